@@ -1,0 +1,99 @@
+//! The one error that mapping memory can end in, and the kernel's number for it.
+//!
+//! Never allocates: it can be made on the allocation path.
+
+use core::fmt;
+
+/// An `errno` as the kernel gave it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Errno(pub(crate) i32);
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Errno({})", self.0)
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", std::io::Error::from_raw_os_error(self.0))
+    }
+}
+
+/// Which setting of the host stood in the way, where that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Obstacle {
+    /// Nothing more is known than the kernel's error number.
+    Unknown,
+    /// The size is beyond what any address space holds; the kernel was not asked.
+    Absurd,
+    /// `RLIMIT_AS` (`ulimit -v`), in bytes.
+    AddressSpace { allowed: usize },
+    /// `RLIMIT_MEMLOCK` (`ulimit -l`), in bytes.
+    LockedMemory { needed: usize, allowed: usize },
+    /// `vm.overcommit_memory`, as the host has it.
+    Overcommit { mode: u8 },
+}
+
+/// The kernel refused to map memory, or the size asked for cannot exist.
+///
+/// Returned by every constructor of this crate that maps memory of its own. It names how much was asked
+/// for, what the kernel answered and, where that can be told, the setting that refused.
+///
+/// ```
+/// let refused = zk_nalloc::Arena::with_capacity(usize::MAX).unwrap_err();
+/// assert_eq!(refused.requested(), usize::MAX);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MapFailed {
+    requested: usize,
+    errno: Errno,
+    obstacle: Obstacle,
+}
+
+impl MapFailed {
+    /// The kernel answered `errno` to a request for `requested` bytes.
+    pub(crate) const fn new(requested: usize, errno: Errno, obstacle: Obstacle) -> Self {
+        Self { requested, errno, obstacle }
+    }
+
+    /// `requested` bytes cannot exist; the kernel was not asked.
+    pub(crate) const fn absurd(requested: usize) -> Self {
+        Self::new(requested, Errno(12), Obstacle::Absurd)
+    }
+
+    /// How many bytes were asked for.
+    #[must_use]
+    pub const fn requested(&self) -> usize {
+        self.requested
+    }
+
+    /// The kernel's error number (`ENOMEM` where it was not asked at all).
+    #[must_use]
+    pub const fn os_error(&self) -> i32 {
+        self.errno.0
+    }
+}
+
+impl fmt::Display for MapFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "could not map {} bytes: ", self.requested)?;
+        match self.obstacle {
+            Obstacle::Absurd => write!(f, "no address space is that large"),
+            Obstacle::Unknown => write!(f, "{}", self.errno),
+            Obstacle::AddressSpace { allowed } => {
+                write!(f, "{}; RLIMIT_AS (ulimit -v) allows {allowed} bytes", self.errno)
+            }
+            Obstacle::LockedMemory { needed, allowed } => write!(
+                f,
+                "{}; RLIMIT_MEMLOCK (ulimit -l): needed {needed} bytes, allowed {allowed}",
+                self.errno
+            ),
+            Obstacle::Overcommit { mode } => {
+                write!(f, "{}; vm.overcommit_memory is {mode}", self.errno)
+            }
+        }
+    }
+}
+
+impl std::error::Error for MapFailed {}

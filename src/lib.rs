@@ -1,0 +1,19 @@
+//! A Linux global allocator for zero-knowledge provers.
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+compile_error!(
+    "zk-nalloc supports 64-bit Linux only: it is built on mremap, madvise and transparent huge pages"
+);
+
+mod arena;
+mod error;
+mod global;
+mod os;
+mod secret;
+mod stats;
+mod sync;
+
+pub use arena::Arena;
+pub use error::MapFailed;
+pub use global::NAlloc;
+pub use stats::{Stats, cached_bytes, release_cache, soften_cache, stats};

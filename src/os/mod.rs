@@ -1,0 +1,144 @@
+//! Everything that the crate asks of the kernel, as a contract.
+//!
+//! What it is: the trait [`Os`], its real form [`Linux`] and, under test, a fake one that counts, fails on
+//! demand and keeps a clock to set. Why it is here: it is the only place of the crate that names `libc`, so
+//! every system call has one owner, one contract and one test double.
+//!
+//! Invariants: every call leaves `errno` as it found it; every length is a multiple of [`GRANULE`] unless
+//! said otherwise; what a call promises about zero-ness holds for every kernel, whatever it lacks.
+//! Never here: policy. Nothing in this layer decides whether a call is worth making.
+
+use crate::error::Errno;
+use crate::sync::Park;
+
+mod linux;
+pub(crate) use linux::Linux;
+
+/// The unit in which the page heap cuts memory, in bytes: 4 KiB on every kernel, whatever its page size.
+pub(crate) const GRANULE: usize = 4 << 10;
+
+/// The unit in which pages are moved and purged, in bytes: a huge page of x86-64 and of aarch64 with 4 KiB pages.
+pub(crate) const CHUNK: usize = 2 << 20;
+
+/// What became of a call.
+pub(crate) type Outcome = Result<(), Errno>;
+
+/// What huge-page advice a mapping gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Huge {
+    /// `MADV_HUGEPAGE`.
+    Advise,
+    /// `MADV_NOHUGEPAGE`.
+    Forbid,
+    /// No advice: the host's setting alone decides.
+    Leave,
+}
+
+/// How the host treats transparent huge pages (`/sys/kernel/mm/transparent_hugepage/enabled`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HugeMode {
+    Always,
+    Madvise,
+    /// Off for the host, off for this process (`PR_SET_THP_DISABLE`), or not built in.
+    Never,
+}
+
+/// What this kernel and host offer. Read once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// The kernel's page size in bytes.
+    pub(crate) page: usize,
+    /// The size of a transparent huge page in bytes (`hpage_pmd_size`), 0 where there are none.
+    pub(crate) huge_page: usize,
+    pub(crate) huge_mode: HugeMode,
+    /// Physical memory in bytes.
+    pub(crate) ram: usize,
+    /// CPUs that this process may run on.
+    pub(crate) cpus: usize,
+    /// The last-level cache in bytes, as far as one CPU sees it; 0 where unknown.
+    pub(crate) last_level_cache: usize,
+    /// Whether `mremap` with `MREMAP_DONTUNMAP` works here and is safe on this kernel.
+    pub(crate) moves: bool,
+    /// Whether `mincore` tells resident from absent.
+    pub(crate) residency: bool,
+    /// Whether `MADV_FREE` works.
+    pub(crate) soften: bool,
+}
+
+/// How much memory the container or the host lets this process have, and what is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// The tightest limit in bytes: of every cgroup up to the root, or of RAM.
+    pub(crate) limit: usize,
+    /// What is left under it in bytes, counting reclaimable page cache as left.
+    pub(crate) left: usize,
+}
+
+/// The kernel, as far as the allocator needs it.
+///
+/// Addresses are plain numbers here: the memory behind them belongs to whoever mapped it, and only the
+/// layers above turn them into pointers. All calls may be made from any thread at any time.
+pub(crate) trait Os: Park + Send + Sync + 'static {
+    /// Says what this host offers. Probes on scratch mappings only; tens of microseconds.
+    fn facts(&self) -> Facts;
+
+    /// Says how much memory is left, or `None` where nobody tells. Reads files: tens of microseconds.
+    fn room(&self) -> Option<Room>;
+
+    /// Sets `len` bytes of address space aside at a multiple of `align` (a power of two of at least a
+    /// granule): inaccessible, without memory or commit charge. Gives its address.
+    fn reserve(&self, len: usize, align: usize) -> Result<usize, Errno>;
+
+    /// Maps `len` readable and writable bytes at a multiple of `align`. They are zero.
+    fn map(&self, len: usize, align: usize) -> Result<usize, Errno>;
+
+    /// Makes a reserved range readable and writable. It is zero. On failure it is as before.
+    fn open(&self, addr: usize, len: usize) -> Outcome;
+
+    /// Takes an opened range back to reserved: pages gone, inaccessible, no commit charge. The range must be
+    /// ours, whole. On failure it is still ours and accessible or not, its content unknown.
+    fn close(&self, addr: usize, len: usize) -> Outcome;
+
+    /// Unmaps a range that is ours, whole.
+    fn unmap(&self, addr: usize, len: usize) -> Outcome;
+
+    /// Drops the pages of an accessible range (`MADV_DONTNEED`). After `Ok` it reads as zero and is not
+    /// resident; after an error (locked memory, for one) its content is unknown. `addr` and `len` are
+    /// multiples of the kernel's page.
+    fn purge(&self, addr: usize, len: usize) -> Outcome;
+
+    /// Lets the kernel take the pages of an accessible range when it needs them (`MADV_FREE`). Until it is
+    /// written again each page reads as before or as zero.
+    fn soften(&self, addr: usize, len: usize) -> Outcome;
+
+    /// Replaces an opened range that is ours by a fresh zero one with `huge` advice, so that it is one VMA
+    /// with neighbours of the same advice again. After an error its content is unknown; it is still ours and
+    /// mapped, readable and writable, unless [`Os::mapped`] says otherwise.
+    fn heal(&self, addr: usize, len: usize, huge: Huge) -> Outcome;
+
+    /// Moves the pages of `from..from + len` under `to..to + len` (`mremap` with `MREMAP_DONTUNMAP`), both
+    /// multiples of [`CHUNK`], both ours, not overlapping. What was at `to` is dropped. After `Ok` the source
+    /// is still mapped and reads as zero. After an error the source is whole if it lay in one VMA, else some
+    /// leading part may have moved; the target counts as unmapped: see [`Os::plug`].
+    fn move_pages(&self, from: usize, to: usize, len: usize) -> Outcome;
+
+    /// Maps readable and writable zero pages at `addr..addr + len` if nothing at all is mapped there.
+    /// An error means that something may be: the range must never be touched or mapped over again.
+    fn plug(&self, addr: usize, len: usize) -> Outcome;
+
+    /// Whether the whole range is mapped, by anybody.
+    fn mapped(&self, addr: usize, len: usize) -> bool;
+
+    /// Gives huge-page advice for a mapped or reserved range.
+    fn advise(&self, addr: usize, len: usize, huge: Huge) -> Outcome;
+
+    /// How many bytes of the range are resident now, or `None` where the kernel does not tell. A hint about
+    /// speed only: resident pages may be zero ones, absent ones may be dirty and swapped.
+    fn resident(&self, addr: usize, len: usize) -> Option<usize>;
+
+    /// Nanoseconds of a clock that never goes back.
+    fn now(&self) -> u64;
+
+    /// Writes one line to standard error: the parts one after another, then a newline. Best effort.
+    fn say(&self, parts: &[&str]);
+}

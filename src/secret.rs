@@ -1,0 +1,1 @@
+//! Buffers for secrets. (First form.)
