@@ -7,7 +7,10 @@ compile_error!(
 
 mod arena;
 mod error;
+mod geometry;
 mod global;
+mod heap;
+mod invariant;
 mod os;
 mod secret;
 mod stats;

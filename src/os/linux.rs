@@ -179,11 +179,12 @@ impl Os for Linux {
         if p == libc::MAP_FAILED { Err(Errno(errno())) } else { Ok(()) }
     }
 
-    fn plug(&self, addr: usize, len: usize) -> Outcome {
+    fn plug(&self, addr: usize, len: usize, huge: Huge) -> Outcome {
         let _keep = KeepErrno::new();
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let got = Self::anonymous(addr, len, prot, libc::MAP_FIXED_NOREPLACE)?;
         if got == addr {
+            let _ = self.advise(addr, len, huge);
             return Ok(());
         }
         // A kernel older than the flag took the address as a hint and mapped elsewhere.
@@ -191,11 +192,33 @@ impl Os for Linux {
         Err(Errno(libc::EEXIST))
     }
 
-    fn mapped(&self, addr: usize, len: usize) -> bool {
+    fn vma_end(&self, addr: usize) -> Option<usize> {
+        /// `struct procmap_query` of `linux/fs.h`, as far as it is used here (Linux 6.11).
+        #[repr(C)]
+        #[derive(Default)]
+        struct Query {
+            size: u64,
+            flags: u64,
+            address: u64,
+            vma_start: u64,
+            vma_end: u64,
+            rest: [u64; 8],
+        }
+        /// `_IOWR('f', 17, struct procmap_query)`.
+        const PROCMAP_QUERY: libc::c_ulong = 0xC068_6611;
+        const _: () = assert!(size_of::<Query>() == 0x68);
         let _keep = KeepErrno::new();
-        // MS_ASYNC does nothing but check that the range is mapped (mm/msync.c).
-        // SAFETY: msync with MS_ASYNC reads and writes no memory.
-        unsafe { libc::msync(ptr(addr), len, libc::MS_ASYNC) == 0 }
+        let mut query = Query { size: size_of::<Query>() as u64, address: addr as u64, ..Query::default() };
+        // SAFETY: the path is a C string.
+        let file = unsafe { libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        if file < 0 {
+            return None;
+        }
+        // SAFETY: `query` is the struct that this request reads and writes, and says its own size.
+        let ret = unsafe { libc::ioctl(file, PROCMAP_QUERY as _, &mut query) };
+        // SAFETY: `file` is ours and open.
+        unsafe { libc::close(file) };
+        (ret == 0).then_some(query.vma_end as usize)
     }
 
     fn advise(&self, addr: usize, len: usize, huge: Huge) -> Outcome {
@@ -235,6 +258,19 @@ impl Os for Linux {
         t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
     }
 
+    fn nap(&self) {
+        let _keep = KeepErrno::new();
+        let t = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
+        // SAFETY: `t` is a valid timespec; the remainder is not asked for.
+        unsafe { libc::nanosleep(&t, core::ptr::null_mut()) };
+    }
+
+    fn thread(&self) -> u64 {
+        // The address of errno: one per thread, kept by the thread that survives a fork, and free to ask.
+        // SAFETY: libc gives each thread an errno (O1); only its address is used.
+        unsafe { libc::__errno_location().addr() as u64 }
+    }
+
     fn say(&self, parts: &[&str]) {
         let _keep = KeepErrno::new();
         for part in parts.iter().chain(&["\n"]) {
@@ -242,4 +278,11 @@ impl Os for Linux {
             unsafe { libc::write(2, part.as_ptr().cast(), part.len()) };
         }
     }
+}
+
+/// Writes one line to standard error and ends the process.
+pub(crate) fn die(parts: &[&str]) -> ! {
+    Linux.say(parts);
+    // SAFETY: abort may be called at any time.
+    unsafe { libc::abort() }
 }

@@ -12,7 +12,7 @@ use crate::error::Errno;
 use crate::sync::Park;
 
 mod linux;
-pub(crate) use linux::Linux;
+pub(crate) use linux::{Linux, die};
 
 /// The unit in which the page heap cuts memory, in bytes: 4 KiB on every kernel, whatever its page size.
 pub(crate) const GRANULE: usize = 4 << 10;
@@ -96,7 +96,7 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     fn open(&self, addr: usize, len: usize) -> Outcome;
 
     /// Takes an opened range back to reserved: pages gone, inaccessible, no commit charge. The range must be
-    /// ours, whole. On failure it is still ours and accessible or not, its content unknown.
+    /// ours, whole. After an error it counts as unmapped: see [`Os::plug`].
     fn close(&self, addr: usize, len: usize) -> Outcome;
 
     /// Unmaps a range that is ours, whole.
@@ -112,8 +112,7 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     fn soften(&self, addr: usize, len: usize) -> Outcome;
 
     /// Replaces an opened range that is ours by a fresh zero one with `huge` advice, so that it is one VMA
-    /// with neighbours of the same advice again. After an error its content is unknown; it is still ours and
-    /// mapped, readable and writable, unless [`Os::mapped`] says otherwise.
+    /// with neighbours of the same advice again. After an error it counts as unmapped: see [`Os::plug`].
     fn heal(&self, addr: usize, len: usize, huge: Huge) -> Outcome;
 
     /// Moves the pages of `from..from + len` under `to..to + len` (`mremap` with `MREMAP_DONTUNMAP`), both
@@ -122,12 +121,13 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// leading part may have moved; the target counts as unmapped: see [`Os::plug`].
     fn move_pages(&self, from: usize, to: usize, len: usize) -> Outcome;
 
-    /// Maps readable and writable zero pages at `addr..addr + len` if nothing at all is mapped there.
-    /// An error means that something may be: the range must never be touched or mapped over again.
-    fn plug(&self, addr: usize, len: usize) -> Outcome;
+    /// Maps readable and writable zero pages with `huge` advice at `addr..addr + len` if nothing at all is
+    /// mapped there. An error means that something may be: the range must never be touched or mapped over again.
+    fn plug(&self, addr: usize, len: usize, huge: Huge) -> Outcome;
 
-    /// Whether the whole range is mapped, by anybody.
-    fn mapped(&self, addr: usize, len: usize) -> bool;
+    /// Where the VMA that holds `addr` ends (`PROCMAP_QUERY`), or `None` where the kernel does not tell, which is
+    /// only where [`Os::move_pages`] refuses a source of several VMAs.
+    fn vma_end(&self, addr: usize) -> Option<usize>;
 
     /// Gives huge-page advice for a mapped or reserved range.
     fn advise(&self, addr: usize, len: usize, huge: Huge) -> Outcome;
@@ -138,6 +138,12 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
 
     /// Nanoseconds of a clock that never goes back.
     fn now(&self) -> u64;
+
+    /// Sleeps for about 50 microseconds.
+    fn nap(&self);
+
+    /// The calling thread's number, never 0, the same for its life and in a child that it forks.
+    fn thread(&self) -> u64;
 
     /// Writes one line to standard error: the parts one after another, then a newline. Best effort.
     fn say(&self, parts: &[&str]);
