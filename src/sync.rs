@@ -70,7 +70,8 @@ impl<T> Lock<T> {
         self.word
             .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
-            .then_some(Guard { lock: self, park })
+            // Lazily: a guard made and dropped here would free a lock that somebody else holds.
+            .then(|| Guard { lock: self, park })
     }
 
     #[cold]
