@@ -6,14 +6,19 @@ compile_error!(
 );
 
 mod arena;
+mod config;
+#[expect(dead_code, reason = "the layers that use it are on their way")]
 mod error;
 mod global;
+#[expect(dead_code, unused_imports, reason = "the layers that use it are on their way")]
 mod os;
 mod secret;
 mod stats;
+#[expect(dead_code, reason = "the layers that use it are on their way")]
 mod sync;
 
 pub use arena::Arena;
+pub use config::{Config, Moves, Thp};
 pub use error::MapFailed;
 pub use global::NAlloc;
 pub use stats::{Stats, cached_bytes, release_cache, soften_cache, stats};
