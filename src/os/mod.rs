@@ -11,6 +11,8 @@
 use crate::error::Errno;
 use crate::sync::Park;
 
+#[cfg(all(test, not(loom)))]
+pub(crate) mod fake;
 mod linux;
 mod settings;
 
