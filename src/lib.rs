@@ -6,6 +6,7 @@ compile_error!(
 );
 
 mod arena;
+mod config;
 mod error;
 mod geometry;
 mod global;
@@ -17,6 +18,7 @@ mod stats;
 mod sync;
 
 pub use arena::Arena;
+pub use config::{Config, Moves, Thp};
 pub use error::MapFailed;
 pub use global::NAlloc;
 pub use stats::{Stats, cached_bytes, release_cache, soften_cache, stats};

@@ -13,6 +13,11 @@ pub(crate) use core::{cell::UnsafeCell, sync::atomic};
 #[cfg(loom)]
 pub(crate) use loom::{cell::UnsafeCell, sync::atomic};
 
+/// Atomics of the process rather than of a value under test: never loom's, so that they can be `static`.
+pub(crate) mod process {
+    pub(crate) use core::sync::atomic::{AtomicU8, Ordering};
+}
+
 use atomic::{AtomicU32, Ordering};
 
 /// Putting a thread to sleep until a word changes, and waking it.
@@ -70,7 +75,8 @@ impl<T> Lock<T> {
         self.word
             .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
-            .then_some(Guard { lock: self, park })
+            // Lazily: a guard made and dropped here would free a lock that somebody else holds.
+            .then(|| Guard { lock: self, park })
     }
 
     #[cold]

@@ -2,6 +2,12 @@
 
 #![expect(unsafe_code, reason = "system calls")]
 
+mod environ;
+mod files;
+mod sys;
+
+use sys::{KeepErrno, errno, outcome, ptr};
+
 use super::{Facts, Huge, HugeMode, Os, Outcome, Room};
 use crate::error::Errno;
 use crate::sync::{Park, atomic::AtomicU32};
@@ -9,35 +15,6 @@ use crate::sync::{Park, atomic::AtomicU32};
 /// Linux, by system calls through `libc`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Linux;
-
-/// Puts `errno` back when dropped, so that no caller of the allocator sees it change.
-struct KeepErrno(i32);
-
-impl KeepErrno {
-    fn new() -> Self {
-        Self(errno())
-    }
-}
-
-impl Drop for KeepErrno {
-    fn drop(&mut self) {
-        // SAFETY: libc gives each thread a valid, writable errno (O1).
-        unsafe { *libc::__errno_location() = self.0 }
-    }
-}
-
-fn errno() -> i32 {
-    // SAFETY: libc gives each thread a valid, readable errno (O1).
-    unsafe { *libc::__errno_location() }
-}
-
-fn outcome(ret: i32) -> Outcome {
-    if ret == 0 { Ok(()) } else { Err(Errno(errno())) }
-}
-
-fn ptr(addr: usize) -> *mut libc::c_void {
-    core::ptr::with_exposed_provenance_mut(addr)
-}
 
 const PLAIN: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
 
@@ -117,6 +94,7 @@ impl Os for Linux {
             cpus: 4,
             last_level_cache: 32 << 20,
             moves: true,
+            moves_unsafely: false,
             residency: true,
             soften: true,
         }
@@ -250,6 +228,10 @@ impl Os for Linux {
         Some(count * page)
     }
 
+    fn environment(&self, each: &mut dyn FnMut(&[u8])) {
+        environ::stream(each);
+    }
+
     fn now(&self) -> u64 {
         let _keep = KeepErrno::new();
         let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -272,11 +254,16 @@ impl Os for Linux {
     }
 
     fn say(&self, parts: &[&str]) {
+        /// More parts than any line of this crate has; a call takes at least 16 (POSIX).
+        const PARTS: usize = 16;
         let _keep = KeepErrno::new();
-        for part in parts.iter().chain(&["\n"]) {
-            // SAFETY: the pointer and length are those of a string slice.
-            unsafe { libc::write(2, part.as_ptr().cast(), part.len()) };
+        let mut pieces = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; PARTS];
+        for (piece, part) in pieces.iter_mut().zip(parts.iter().take(PARTS - 1).chain(&["\n"])) {
+            *piece = libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
         }
+        // One call, so that lines of other threads and processes do not mix with this one.
+        // SAFETY: each piece is a string slice, or empty; the kernel only reads them.
+        unsafe { libc::syscall(libc::SYS_writev, libc::STDERR_FILENO, pieces.as_ptr(), PARTS) };
     }
 }
 

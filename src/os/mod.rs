@@ -11,8 +11,13 @@
 use crate::error::Errno;
 use crate::sync::Park;
 
+#[cfg(all(test, not(loom)))]
+pub(crate) mod fake;
 mod linux;
+mod settings;
+
 pub(crate) use linux::{Linux, die};
+pub(crate) use settings::{REPORTED, Reported, huge, set_huge, settings};
 
 /// The unit in which the page heap cuts memory, in bytes: 4 KiB on every kernel, whatever its page size.
 pub(crate) const GRANULE: usize = 4 << 10;
@@ -59,6 +64,8 @@ pub(crate) struct Facts {
     pub(crate) last_level_cache: usize,
     /// Whether `mremap` with `MREMAP_DONTUNMAP` works here and is safe on this kernel.
     pub(crate) moves: bool,
+    /// Whether it works here, on a kernel with a known fault in it. Never with `moves`.
+    pub(crate) moves_unsafely: bool,
     /// Whether `mincore` tells resident from absent.
     pub(crate) residency: bool,
     /// Whether `MADV_FREE` works.
@@ -135,6 +142,10 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// How many bytes of the range are resident now, or `None` where the kernel does not tell. A hint about
     /// speed only: resident pages may be zero ones, absent ones may be dirty and swapped.
     fn resident(&self, addr: usize, len: usize) -> Option<usize>;
+
+    /// Streams the environment that this process was started with: entries `NAME=VALUE`, a NUL byte after each,
+    /// cut anywhere. Safe against a concurrent `setenv` wherever `/proc` is mounted.
+    fn environment(&self, each: &mut dyn FnMut(&[u8]));
 
     /// Nanoseconds of a clock that never goes back.
     fn now(&self) -> u64;
