@@ -6,16 +6,19 @@ compile_error!(
 );
 
 mod arena;
+mod cache;
 mod config;
 mod error;
 mod geometry;
 mod global;
 mod heap;
 mod invariant;
+mod limits;
 mod os;
 mod secret;
 mod stats;
 mod sync;
+mod zeroing;
 
 pub use arena::Arena;
 pub use config::{Config, Moves, Thp};

@@ -15,7 +15,7 @@ pub(crate) use loom::{cell::UnsafeCell, sync::atomic};
 
 /// Atomics of the process rather than of a value under test: never loom's, so that they can be `static`.
 pub(crate) mod process {
-    pub(crate) use core::sync::atomic::{AtomicU8, Ordering};
+    pub(crate) use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 }
 
 use atomic::{AtomicU32, Ordering};
@@ -77,6 +77,21 @@ impl<T> Lock<T> {
             .is_ok()
             // Lazily: a guard made and dropped here would free a lock that somebody else holds.
             .then(|| Guard { lock: self, park })
+    }
+
+    /// Gives the lock back whose guard was forgotten.
+    ///
+    /// # Safety
+    /// The caller holds the lock and has no guard of it.
+    pub(crate) unsafe fn unlock_forgotten<P: Park>(&self, park: &P) {
+        self.unlock(park);
+    }
+
+    /// Frees the lock whoever held it. In a child after a fork, where its holder does not exist: what it guards
+    /// must be whole all the same.
+    pub(crate) fn reset_in_child(&self) {
+        // Relaxed: the child has one thread.
+        self.word.store(FREE, Ordering::Relaxed);
     }
 
     #[cold]

@@ -229,7 +229,7 @@ impl Pieces {
     }
 
     /// Gives every piece of one state another one.
-    pub(crate) fn restate(&mut self, from: State, to: State, mut region_of: impl FnMut(usize) -> Span) {
+    pub(crate) fn restate(&mut self, from: State, to: State, region_of: impl Fn(usize) -> Span) {
         while let Some(index) = self.longest_below(from, (usize::MAX, usize::MAX)) {
             let (span, _) = self.remove(index);
             self.insert(span, to, region_of(span.start));

@@ -29,19 +29,17 @@ impl<O: Os> PageHeap<O> {
                 };
                 inner.operations += 1;
                 drop(inner);
-                match self.make_zero(span) {
-                    Ok(bytes) => done += bytes,
-                    Err(bytes) => {
-                        done += bytes;
-                        refused = true;
-                    }
-                }
+                let zero = self.make_zero(span);
+                self.reenter().operations -= 1;
+                let (Ok(bytes) | Err(bytes)) = zero;
+                done += bytes;
+                refused = zero.is_err();
             }
         }
         done
     }
 
-    /// Purges a range in transit and ends the operation. Gives the bytes that are zero now, as an error if
+    /// Purges a range in transit and settles it. Gives the bytes that are zero now, as an error if
     /// the kernel refused some of it.
     fn make_zero(&self, span: Span) -> Result<usize, usize> {
         let mut rest = span;
@@ -62,12 +60,10 @@ impl<O: Os> PageHeap<O> {
                 if !rest.is_empty() {
                     inner.settle(rest, State::Dirty);
                 }
-                inner.operations -= 1;
                 return Err(part.start - span.start);
             }
             inner.purged += part.len as u64;
         }
-        self.reenter().operations -= 1;
         Ok(span.len)
     }
 
@@ -92,29 +88,35 @@ impl<O: Os> PageHeap<O> {
         Some(State::Zero)
     }
 
-    /// Purges one block that its owner has given up, instead of giving it back as dirty: its whole chunks
-    /// are zero afterwards. For blocks that were hardly touched.
-    pub(crate) fn give_purged(&self, span: Span) {
-        let chunks = span.inner(CHUNK);
-        if chunks.is_empty() {
-            return self.give(span);
-        }
+    /// Takes back a block parts of which were hardly touched: those (whole chunks, ascending) are purged, which
+    /// costs little where there is little to purge, and are zero afterwards.
+    pub(crate) fn give_absent(&self, span: Span, absent: &[Span]) {
         let mut inner = self.enter();
-        if !inner.ensure_spare(&self.os) {
+        if absent.len() * 2 + 1 > super::SPLITS || !inner.ensure_spare(&self.os) {
             drop(inner);
-            return self.give(span);
+            self.give(&[span]);
+            return;
         }
+        inner.note_peak();
         inner.out -= span.len;
         inner.transit += span.len;
         inner.operations += 1;
-        for end in [Span::between(span.start, chunks.start), Span::between(chunks.end(), span.end())] {
-            if !end.is_empty() {
+        let mut at = span.start;
+        for part in absent.iter().copied().chain([Span::new(span.end(), 0)]) {
+            let touched = Span::between(at, part.start);
+            if !touched.is_empty() {
                 inner.cut();
-                inner.settle(end, State::Dirty);
+                inner.settle(touched, State::Dirty);
             }
+            inner.loose += usize::from(!part.is_empty());
+            at = part.end();
         }
+        inner.loose -= 1;
         drop(inner);
-        let _ = self.make_zero(chunks);
+        for &part in absent {
+            let _ = self.make_zero(part);
+        }
+        self.reenter().operations -= 1;
     }
 
     /// Offers all dirty memory to the kernel, to take when it needs it. Gives the bytes offered.

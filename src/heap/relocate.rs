@@ -14,6 +14,15 @@ use super::take::Window;
 use super::{Inner, PageHeap};
 use crate::os::{CHUNK, Os};
 
+/// What a block may grow into in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// Resident memory alone.
+    Resident,
+    /// Anything free.
+    Any,
+}
+
 /// A block that grew under another address. The new one's pages are there; the caller copies what did not
 /// move and then calls [`PageHeap::finish_relocation`].
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +30,8 @@ pub(crate) struct Relocated {
     pub(crate) span: Span,
     /// The part of the old block whose pages are under the new one now, at the same offset.
     pub(crate) moved: Span,
+    /// Bytes of the new block that were neither moved nor resident.
+    pub(crate) fresh: usize,
 }
 
 /// Blocks from which on growth gets address space of its own in the middle of the widest gap, in bytes: each
@@ -32,35 +43,35 @@ const ISLAND_MIN: usize = 64 << 20;
 const TABLE: usize = 1 << 30;
 
 impl<O: Os> PageHeap<O> {
-    /// Makes the block at `start` longer in place, from `len` to `longer` bytes. `false` if what lies behind it
-    /// is not free or cannot be opened; nothing has changed then.
-    pub(crate) fn extend(&self, block: Span, longer: usize) -> bool {
+    /// Makes a block longer in place. Gives how many bytes of it were neither resident nor moved in, or `None` if
+    /// what lies behind it is not free or cannot be opened; nothing has changed then.
+    pub(crate) fn extend(&self, block: Span, longer: usize, behind: Behind) -> Option<usize> {
         let more = Span::between(block.end(), block.start + longer);
         let mut inner = self.enter();
-        if !inner.ensure_spare(&self.os) || !inner.is_free(more) {
-            return false;
+        if !inner.ensure_spare(&self.os) || !inner.is_free(more, behind) {
+            return None;
         }
         let mut window = inner.claim_window(more);
         inner.operations += 1;
         let (inner, opened) = self.open_window(inner, &mut window);
         if !opened {
             self.settle_window(inner, &window);
-            return false;
+            return None;
         }
         drop(inner);
         if !self.fill(&mut window) {
             self.settle_window(self.reenter(), &window);
-            return false;
+            return None;
         }
-        self.hand_out(&window);
+        let run = self.hand_out(&window);
         // The block and its extension come back as one.
         self.reenter().loose -= 1;
-        true
+        Some(run.span.len - run.unclean.bytes().min(run.span.len))
     }
 
     /// Moves the whole chunks of a live block under a new run of `longer` bytes. `None` if moves are off, or
     /// no address space is to be had, or the kernel refused; the block is as it was then.
-    pub(crate) fn relocate(&self, block: Span, longer: usize) -> Option<Relocated> {
+    pub(crate) fn relocate(&self, block: Span, longer: usize, align: usize) -> Option<Relocated> {
         let mut inner = self.enter();
         let home = inner.regions.of(block.start);
         if !inner.setup.moves
@@ -70,7 +81,7 @@ impl<O: Os> PageHeap<O> {
         {
             return None;
         }
-        let start = inner.plan_growth(block, longer)?;
+        let start = inner.plan_growth(block, longer, align)?;
         let mut window = inner.claim_window(Span::new(start, longer));
         inner.operations += 1;
         let (inner, opened) = self.open_window(inner, &mut window);
@@ -88,12 +99,14 @@ impl<O: Os> PageHeap<O> {
         }
         let mut inner = self.reenter();
         inner.loose -= window.parts().len() - 1;
-        Some(Relocated { span: Span::new(start, longer), moved })
+        let fresh = window.parts().iter().filter(|p| p.state == State::Zero).map(|p| p.span.len).sum();
+        Some(Relocated { span: Span::new(start, longer), moved, fresh })
     }
 
     /// Gives back the memory that a relocated block has left, once the rest of it is copied.
     pub(crate) fn finish_relocation(&self, block: Span, to: Relocated) {
         let mut inner = self.reenter();
+        inner.note_peak();
         inner.insert(Span::between(block.start, to.moved.start), State::Dirty);
         inner.insert(to.moved, State::Zero);
         inner.insert(Span::between(to.moved.end(), block.end()), State::Dirty);
@@ -172,7 +185,7 @@ impl<O: Os> PageHeap<O> {
 
 impl Inner {
     /// Whether a range lies in one region and is free, in few enough pieces.
-    fn is_free(&self, range: Span) -> bool {
+    fn is_free(&self, range: Span, behind: Behind) -> bool {
         let Some(before) = range.start.checked_sub(1) else { return false };
         if self.regions.of(before).span.end() < range.end() {
             return false;
@@ -180,6 +193,9 @@ impl Inner {
         let mut at = range.start;
         for _ in 0..super::take::REACH {
             let Some(index) = self.pieces.at(at) else { return false };
+            if behind == Behind::Resident && self.pieces.get(index).state != State::Dirty {
+                return false;
+            }
             at = self.pieces.span(index).end();
             if at >= range.end() {
                 return true;
@@ -189,8 +205,8 @@ impl Inner {
     }
 
     /// Where a block that grows shall go: untouched memory, congruent with where it is, with room behind it.
-    fn plan_growth(&self, block: Span, longer: usize) -> Option<usize> {
-        let modulus = if longer >= TABLE { TABLE } else { CHUNK };
+    fn plan_growth(&self, block: Span, longer: usize, align: usize) -> Option<usize> {
+        let modulus = if longer >= TABLE { TABLE } else { CHUNK }.max(align);
         let fit = Fit { len: longer, modulus, residue: block.start & (modulus - 1) };
         let roomy = Fit { len: longer.checked_mul(2)?, ..fit };
         if longer >= ISLAND_MIN

@@ -25,6 +25,12 @@ pub(crate) struct Unclean {
 impl Unclean {
     const MAX: usize = 8;
 
+    pub(crate) fn all(span: Span) -> Self {
+        let mut all = Self::default();
+        all.push(span);
+        all
+    }
+
     pub(crate) fn parts(&self) -> &[Span] {
         &self.parts[..self.count]
     }
@@ -154,23 +160,7 @@ impl<O: Os> PageHeap<O> {
         inner.pieces.carve(index, span);
         inner.out += span.len;
         inner.loose += 1;
-        let mut unclean = Unclean::default();
-        unclean.push(span);
-        Some(Run { span, unclean, found: Found::Run })
-    }
-
-    /// Takes a run that is known to read as zero, without opening or mapping anything.
-    pub(crate) fn take_zero(&self, fit: Fit) -> Option<Run> {
-        let mut inner = self.enter();
-        if !inner.ensure_spare(&self.os) {
-            return None;
-        }
-        let (index, start) = inner.pieces.best_fit(State::Zero, fit)?;
-        let span = Span::new(start, fit.len);
-        inner.pieces.carve(index, span);
-        inner.out += span.len;
-        inner.loose += 1;
-        Some(Run { span, unclean: Unclean::default(), found: Found::Fresh(span.len) })
+        Some(Run { span, unclean: Unclean::all(span), found: Found::Run })
     }
 
     /// Takes a run, whatever it costs: over pieces of several states, opening or mapping address space,

@@ -273,3 +273,8 @@ pub(crate) fn die(parts: &[&str]) -> ! {
     // SAFETY: abort may be called at any time.
     unsafe { libc::abort() }
 }
+
+/// Resident memory of the process in bytes.
+pub(crate) fn resident_bytes() -> Option<usize> {
+    None
+}

@@ -16,7 +16,7 @@ pub(crate) mod fake;
 mod linux;
 mod settings;
 
-pub(crate) use linux::{Linux, die};
+pub(crate) use linux::{Linux, die, resident_bytes};
 pub(crate) use settings::{REPORTED, Reported, huge, set_huge, settings};
 
 /// The unit in which the page heap cuts memory, in bytes: 4 KiB on every kernel, whatever its page size.
