@@ -15,7 +15,7 @@ pub(crate) use loom::{cell::UnsafeCell, sync::atomic};
 
 /// Atomics of the process rather than of a value under test: never loom's, so that they can be `static`.
 pub(crate) mod process {
-    pub(crate) use core::sync::atomic::{AtomicU8, Ordering};
+    pub(crate) use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 }
 
 use atomic::{AtomicU32, Ordering};

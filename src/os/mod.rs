@@ -16,7 +16,7 @@ pub(crate) mod fake;
 mod linux;
 mod settings;
 
-pub(crate) use linux::Linux;
+pub(crate) use linux::{Limit, Linux, at_fork, keep_small_top, overcommit_mode};
 pub(crate) use settings::{REPORTED, Reported, huge, set_huge, settings};
 
 /// The unit in which the page heap cuts memory, in bytes: 4 KiB on every kernel, whatever its page size.
@@ -75,7 +75,7 @@ pub(crate) struct Facts {
 /// How much memory the container or the host lets this process have, and what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// The tightest limit in bytes: of every cgroup up to the root, or of RAM.
+    /// The limit in bytes, of a cgroup of ours up to the root or of RAM, that has the smallest share left.
     pub(crate) limit: usize,
     /// What is left under it in bytes, counting reclaimable page cache as left.
     pub(crate) left: usize,
@@ -103,7 +103,8 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     fn open(&self, addr: usize, len: usize) -> Outcome;
 
     /// Takes an opened range back to reserved: pages gone, inaccessible, no commit charge. The range must be
-    /// ours, whole. On failure it is still ours and accessible or not, its content unknown.
+    /// ours, whole; its huge-page advice is gone. After an error its content is unknown; it is still ours, mapped
+    /// and accessible or not, unless [`Os::mapped`] says otherwise: then see [`Os::plug`].
     fn close(&self, addr: usize, len: usize) -> Outcome;
 
     /// Unmaps a range that is ours, whole.
@@ -120,7 +121,7 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
 
     /// Replaces an opened range that is ours by a fresh zero one with `huge` advice, so that it is one VMA
     /// with neighbours of the same advice again. After an error its content is unknown; it is still ours and
-    /// mapped, readable and writable, unless [`Os::mapped`] says otherwise.
+    /// mapped, readable and writable, unless [`Os::mapped`] says otherwise: then see [`Os::plug`].
     fn heal(&self, addr: usize, len: usize, huge: Huge) -> Outcome;
 
     /// Moves the pages of `from..from + len` under `to..to + len` (`mremap` with `MREMAP_DONTUNMAP`), both
