@@ -296,3 +296,6 @@ impl Os for Linux {
         unsafe { libc::syscall(libc::SYS_writev, libc::STDERR_FILENO, pieces.as_ptr(), PARTS) };
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

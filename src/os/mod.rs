@@ -86,10 +86,10 @@ pub(crate) struct Room {
 /// Addresses are plain numbers here: the memory behind them belongs to whoever mapped it, and only the
 /// layers above turn them into pointers. All calls may be made from any thread at any time.
 pub(crate) trait Os: Park + Send + Sync + 'static {
-    /// Says what this host offers. Probes on scratch mappings only; tens of microseconds.
+    /// Says what this host offers. Probes on scratch mappings only; a quarter of a millisecond.
     fn facts(&self) -> Facts;
 
-    /// Says how much memory is left, or `None` where nobody tells. Reads files: tens of microseconds.
+    /// Says how much memory is left, or `None` where nobody tells. Reads files: a quarter of a millisecond.
     fn room(&self) -> Option<Room>;
 
     /// Sets `len` bytes of address space aside at a multiple of `align` (a power of two of at least a
