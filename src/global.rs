@@ -10,11 +10,11 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::ptr;
 use std::alloc::System;
 
-use crate::cache::{Cache, Grown};
+use crate::cache::{Cache, Grown, Handed};
 use crate::config::Config;
 use crate::geometry::{Block, LARGE_FROM, SizeClass, is_large};
 use crate::heap::Span;
-use crate::os::{GRANULE, Linux};
+use crate::os::{self, GRANULE, Linux};
 use crate::zeroing::write_zeros;
 
 /// The engine of this process.
@@ -101,7 +101,42 @@ fn pointer(address: usize) -> *mut u8 {
     ptr::with_exposed_provenance_mut(address)
 }
 
+/// Has the engine hold still around every fork, and glibc keep what it would give back and take again.
+fn hook_slow(tune_glibc: bool) {
+    /// What glibc's own tuning comes to at most, and would come to if it saw large blocks freed
+    /// (`DEFAULT_MMAP_THRESHOLD_MAX` of malloc.c, and twice that).
+    const MMAP_THRESHOLD: usize = 32 << 20;
+    const TRIM_THRESHOLD: usize = 2 * MMAP_THRESHOLD;
+    /// What the heap grows by at least: a system call per MiB of small blocks.
+    const TOP_PAD: usize = 1 << 20;
+    extern "C" fn prepare() {
+        ENGINE.before_fork();
+    }
+    extern "C" fn parent() {
+        ENGINE.after_fork();
+    }
+    extern "C" fn child() {
+        ENGINE.after_fork_in_child();
+    }
+    // Without the hooks (no memory for libc's list) a fork while another thread allocates may hang the child.
+    let _ = os::at_fork(prepare, parent, child);
+    if tune_glibc {
+        os::keep_small_top(TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD);
+    }
+}
+
 impl<S> NAlloc<S> {
+    #[cold]
+    fn take_slow(&self, block: Block, layout: Layout, zeroed: bool) -> Option<Handed> {
+        if !ENGINE.has_started() {
+            let started = ENGINE.start(&self.config)?;
+            if started.first {
+                hook_slow(started.tune_glibc);
+            }
+        }
+        ENGINE.take_slow(block, layout.size(), zeroed)
+    }
+
     #[inline]
     fn take(&self, layout: Layout) -> *mut u8 {
         let Some(block) = Block::of(layout) else { return ptr::null_mut() };
@@ -111,7 +146,7 @@ impl<S> NAlloc<S> {
         {
             return pointer(start + Block::colour(turn, layout));
         }
-        match ENGINE.take_slow(block, layout.size(), false, &self.config) {
+        match self.take_slow(block, layout, false) {
             Some(handed) => pointer(handed.start + Block::colour(handed.turn, layout)),
             None => ptr::null_mut(),
         }
@@ -129,7 +164,7 @@ impl<S> NAlloc<S> {
             ENGINE.zeroed(layout.size());
             return p;
         }
-        let Some(handed) = ENGINE.take_slow(block, layout.size(), true, &self.config) else {
+        let Some(handed) = self.take_slow(block, layout, true) else {
             return ptr::null_mut();
         };
         let p = pointer(handed.start + Block::colour(handed.turn, layout));

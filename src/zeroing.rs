@@ -146,7 +146,7 @@ mod tests {
         zeroing.learn(6 * MIB, 4096);
         assert!((0..64).all(|_| zeroing.way(6 * MIB, CACHE, false) == Way::Kernel));
         assert_eq!(zeroing.absent(6 * MIB), 6 * MIB);
-        for _ in 0..8 {
+        for _ in 0..16 {
             zeroing.learn(6 * MIB, 6 * MIB);
         }
         assert_eq!(zeroing.absent(6 * MIB), 0);

@@ -66,6 +66,15 @@ pub(crate) struct Handed {
     pub(crate) turn: usize,
 }
 
+/// What the start of a cache comes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Started {
+    /// Whether it was this call that started it.
+    pub(crate) first: bool,
+    /// Whether glibc is to be told to keep its heap top.
+    pub(crate) tune_glibc: bool,
+}
+
 /// What was found out at the start.
 #[derive(Clone, Copy, Debug)]
 struct Host {
@@ -122,27 +131,33 @@ impl<O: Os> Cache<O> {
         self.heap.os()
     }
 
-    /// Whether the first request has been.
+    /// Whether there are shards: from the start on, but while a thread forks.
     #[inline]
-    pub(crate) fn is_ready(&self) -> bool {
+    fn is_ready(&self) -> bool {
         // Acquire: pairs with the release in `start`, so that the shards and settings are seen whole.
         !self.shards.load(Ordering::Acquire).is_null()
     }
 
-    /// Gets ready for the first request: reads the environment, asks the host, maps the shards. `false` if the
+    /// Whether [`Cache::start`] has been.
+    pub(crate) fn has_started(&self) -> bool {
+        // Relaxed: set once, before the shards are published; whoever needs those asks for them.
+        self.shard_count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Gets ready for the first request: reads the environment, asks the host, maps the shards. `None` if the
     /// kernel refuses the memory for them; the next request tries again.
     #[cold]
-    pub(crate) fn start(&self, config: &Config) -> bool {
+    pub(crate) fn start(&self, config: &Config) -> Option<Started> {
         let mut host = self.host.lock(self.os());
         if host.started {
-            return true;
+            return Some(Started { first: false, tune_glibc: false });
         }
         let os = self.os();
         let facts = os.facts();
         let settings = os::settings(config, os, &os::REPORTED);
         let count = facts.cpus.saturating_mul(SHARDS_PER_CPU).next_power_of_two().clamp(1, SHARDS_MAX);
         let bytes = (count * size_of::<Shard>()).next_multiple_of(facts.page.max(GRANULE));
-        let Ok(address) = os.map(bytes, GRANULE) else { return false };
+        let address = os.map(bytes, GRANULE).ok()?;
         let shards: *mut Shard = core::ptr::with_exposed_provenance_mut(address);
         for i in 0..count {
             // SAFETY: the mapping is fresh, ours, aligned to a page and long enough for `count` shards.
@@ -170,7 +185,7 @@ impl<O: Os> Cache<O> {
         self.shard_count.store(count, Ordering::Relaxed);
         // Release: pairs with the acquire in `is_ready` and `shard`.
         self.shards.store(shards, Ordering::Release);
-        true
+        Some(Started { first: true, tune_glibc: settings.tune_glibc })
     }
 
     /// Before the first request, and under the lock of `host`.

@@ -3,7 +3,6 @@
 use super::shard::TICK;
 use super::untouched::WORTH_A_LOOK;
 use super::{Cache, Handed, count::add, shard};
-use crate::config::Config;
 use crate::geometry::{Block, SizeClass};
 use crate::heap::{Fit, Found, Run, Span, Unclean, Unit, Wish};
 use crate::os::{CHUNK, GRANULE, Os};
@@ -23,16 +22,8 @@ const RETRIES: usize = 2;
 impl<O: Os> Cache<O> {
     /// Takes a block for a request of `requested` bytes that [`Cache::take`] had none for.
     #[cold]
-    pub(crate) fn take_slow(
-        &self,
-        block: Block,
-        requested: usize,
-        zeroed: bool,
-        config: &Config,
-    ) -> Option<Handed> {
-        if !self.is_ready() && !self.enter_slow(config) {
-            return None;
-        }
+    pub(crate) fn take_slow(&self, block: Block, requested: usize, zeroed: bool) -> Option<Handed> {
+        self.wait_for_fork();
         let way = if zeroed {
             let host = *self.host.lock(self.os());
             self.zeroing.way(block.len.bytes(), host.cache, host.huge)
@@ -52,18 +43,11 @@ impl<O: Os> Cache<O> {
         Some(Handed { start: run.span.start, unclean: run.unclean, turn })
     }
 
-    /// Makes ready, or waits for the end of another thread's fork; `false` if the kernel refuses.
-    fn enter_slow(&self, config: &Config) -> bool {
-        while !self.is_ready() {
-            if !self.host.lock(self.os()).started {
-                return self.start(config);
-            }
-            if self.heap.is_forking_here() {
-                return true;
-            }
+    /// Waits for the end of another thread's fork, which takes the shards away meanwhile.
+    fn wait_for_fork(&self) {
+        while !self.is_ready() && !self.heap.is_forking_here() {
             self.os().nap();
         }
-        true
     }
 
     /// Counts a request that was served; gives its turn.

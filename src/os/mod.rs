@@ -16,7 +16,7 @@ pub(crate) mod fake;
 mod linux;
 mod settings;
 
-pub(crate) use linux::{Linux, die, resident_bytes};
+pub(crate) use linux::{Limit, Linux, at_fork, die, keep_small_top, overcommit_mode, resident_bytes};
 pub(crate) use settings::{REPORTED, Reported, huge, set_huge, settings};
 
 /// The unit in which the page heap cuts memory, in bytes: 4 KiB on every kernel, whatever its page size.
@@ -75,7 +75,7 @@ pub(crate) struct Facts {
 /// How much memory the container or the host lets this process have, and what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// The tightest limit in bytes: of every cgroup up to the root, or of RAM.
+    /// The limit in bytes, of a cgroup of ours up to the root or of RAM, that has the smallest share left.
     pub(crate) limit: usize,
     /// What is left under it in bytes, counting reclaimable page cache as left.
     pub(crate) left: usize,
@@ -86,10 +86,10 @@ pub(crate) struct Room {
 /// Addresses are plain numbers here: the memory behind them belongs to whoever mapped it, and only the
 /// layers above turn them into pointers. All calls may be made from any thread at any time.
 pub(crate) trait Os: Park + Send + Sync + 'static {
-    /// Says what this host offers. Probes on scratch mappings only; tens of microseconds.
+    /// Says what this host offers. Probes on scratch mappings only; a quarter of a millisecond.
     fn facts(&self) -> Facts;
 
-    /// Says how much memory is left, or `None` where nobody tells. Reads files: tens of microseconds.
+    /// Says how much memory is left, or `None` where nobody tells. Reads files: a quarter of a millisecond.
     fn room(&self) -> Option<Room>;
 
     /// Sets `len` bytes of address space aside at a multiple of `align` (a power of two of at least a
@@ -103,7 +103,7 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     fn open(&self, addr: usize, len: usize) -> Outcome;
 
     /// Takes an opened range back to reserved: pages gone, inaccessible, no commit charge. The range must be
-    /// ours, whole. After an error it counts as unmapped: see [`Os::plug`].
+    /// ours, whole; its huge-page advice is gone. After an error it counts as unmapped: see [`Os::plug`].
     fn close(&self, addr: usize, len: usize) -> Outcome;
 
     /// Unmaps a range that is ours, whole.

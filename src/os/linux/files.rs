@@ -31,6 +31,11 @@ impl File {
         }
     }
 
+    /// The descriptor, for other calls.
+    pub(super) fn descriptor(&self) -> i32 {
+        self.0
+    }
+
     /// Reads the next bytes; 0 at the end, `None` on an error.
     pub(super) fn read(&self, buffer: &mut [u8]) -> Option<usize> {
         let _keep = KeepErrno::new();
