@@ -4,7 +4,7 @@
 //! `const`, four bytes beside its data, never allocates, is not re-entrant, and is released when its guard is
 //! dropped. It does not poison: nothing in this crate unwinds.
 //!
-//! Under `--cfg loom` atomics and cells are loom's, which cannot be `const`; what is `static` is left out of
+//! In tests under `--cfg loom` atomics and cells are loom's, which cannot be `const`; what is `static` is left out of
 //! that build, see [`process`] for the rest.
 
 mod lock;
@@ -12,9 +12,9 @@ mod lock;
 #[expect(unused_imports, reason = "the layers that use it are on their way")]
 pub(crate) use lock::{Guard, Lock};
 
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 pub(crate) use core::{hint::spin_loop, sync::atomic};
-#[cfg(loom)]
+#[cfg(all(test, loom))]
 pub(crate) use loom::{hint::spin_loop, sync::atomic};
 
 /// Atomics of the process rather than of a value under test: never loom's, so that they can be `static`.

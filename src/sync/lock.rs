@@ -17,7 +17,7 @@ const WAITED: u32 = 2;
 
 /// How often a waiter looks before it sleeps. A pause takes 10 to 50 ns, depending on the CPU: so one to five
 /// microseconds, longer than any section that makes no system call, and no longer than sleeping and waking.
-const SPINS: u32 = if cfg!(loom) { 1 } else { 100 };
+const SPINS: u32 = if cfg!(all(test, loom)) { 1 } else { 100 };
 
 /// A mutual-exclusion lock that can be used inside an allocator.
 pub(crate) struct Lock<T> {
@@ -30,12 +30,12 @@ pub(crate) struct Lock<T> {
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
-    #[cfg(not(loom))]
+    #[cfg(not(all(test, loom)))]
     pub(crate) const fn new(data: T) -> Self {
         Self { word: AtomicU32::new(FREE), data: cell::Cell::new(data) }
     }
 
-    #[cfg(loom)]
+    #[cfg(all(test, loom))]
     pub(crate) fn new(data: T) -> Self {
         Self { word: AtomicU32::new(FREE), data: cell::Cell::new(data) }
     }
@@ -102,6 +102,7 @@ impl<T> Lock<T> {
     /// # Safety
     /// The guard was forgotten by this thread, or in a forked child by the thread that it is a copy of, and nobody
     /// has freed the lock since. No reference got through that guard is used any more.
+    #[cfg_attr(all(test, loom), expect(dead_code, reason = "loom has no fork"))]
     pub(crate) unsafe fn unlock_forgotten<P: Park>(&self, park: &P) {
         self.data.forget_access();
         self.unlock(park);
@@ -151,7 +152,7 @@ impl<T, P: Park> DerefMut for Guard<'_, T, P> {
 }
 
 /// The cell of the data, and the access that a guard has to it.
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 mod cell {
     use core::cell::UnsafeCell;
 
@@ -185,7 +186,7 @@ mod cell {
 
 /// The same in loom's terms: an access is announced for as long as the guard lives, and loom fails the test when
 /// two overlap or one does not see what the last one wrote.
-#[cfg(loom)]
+#[cfg(all(test, loom))]
 mod cell {
     use core::marker::PhantomData;
     use loom::cell::{MutPtr, UnsafeCell};

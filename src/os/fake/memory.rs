@@ -9,6 +9,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::os::GRANULE;
 
@@ -118,8 +119,10 @@ impl Memory {
         for at in range.clone().step_by(GRANULE) {
             let byte = self.ptr(at);
             // SAFETY: an open byte of ours; atomic, since another thread may use the block.
-            let byte = unsafe { std::sync::atomic::AtomicU8::from_ptr(byte) };
-            byte.fetch_or(0, std::sync::atomic::Ordering::Relaxed);
+            let byte = unsafe { AtomicU8::from_ptr(byte) };
+            let before = byte.load(Ordering::Relaxed);
+            // An exchange, since adding nothing may be compiled to a mere read. If it fails, somebody has written.
+            let _ = byte.compare_exchange(before, before, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 

@@ -194,6 +194,18 @@ fn hooks_are_called_around_a_fork() {
     assert!(CALLED.load(Ordering::Relaxed) - before >= 11);
 }
 
+/// The first allocation may be made by a thread with the smallest of stacks.
+#[test]
+fn everything_fits_on_a_small_stack() {
+    const STACK: usize = if cfg!(debug_assertions) { 48 << 10 } else { 24 << 10 };
+    let ask = || {
+        let settings = crate::os::settings(&crate::Config::new(), &Linux, &crate::os::Reported::new());
+        (settings, Linux.facts(), Linux.room().is_some(), Linux.resident(0, GRANULE))
+    };
+    let thread = std::thread::Builder::new().stack_size(STACK).spawn(ask).unwrap();
+    assert!(thread.join().is_ok());
+}
+
 /// How many VMAs lie in a range.
 fn vmas(range: core::ops::Range<usize>) -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();

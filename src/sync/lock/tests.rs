@@ -125,7 +125,9 @@ mod loom_orders {
         builder.check(test);
     }
 
-    fn share() -> (Arc<(Lock<usize>, Futex)>, Arc<(Lock<usize>, Futex)>) {
+    type Shared = Arc<(Lock<usize>, Futex)>;
+
+    fn share() -> (Shared, Shared) {
         let shared = Arc::new((Lock::new(0), Futex::new()));
         (shared.clone(), shared)
     }
