@@ -169,7 +169,9 @@ impl<S> NAlloc<S> {
         };
         let p = pointer(handed.start + Block::colour(handed.turn, layout));
         // SAFETY: as above; what is not in `unclean` reads as zero (H2).
-        let written = unsafe { write_zeros(&handed.unclean, Span::new(p.addr(), layout.size())) };
+        let written = unsafe {
+            write_zeros(&handed.unclean, Span::new(p.addr(), layout.size()), ENGINE.last_level_cache())
+        };
         ENGINE.zeroed(written);
         p
     }

@@ -25,7 +25,7 @@ use crate::config::{Config, Settings};
 use crate::geometry::SizeClass;
 use crate::heap::{PageHeap, Setup, Unclean};
 use crate::limits::Limits;
-use crate::os::{self, GRANULE, HugeMode, Os};
+use crate::os::{self, GRANULE, Os};
 use crate::sync::{
     Lock,
     atomic::{AtomicPtr, AtomicUsize, Ordering},
@@ -75,14 +75,9 @@ pub(crate) struct Started {
     pub(crate) tune_glibc: bool,
 }
 
-/// What was found out at the start.
+/// Guards the start.
 #[derive(Clone, Copy, Debug)]
 struct Host {
-    cache: usize,
-    /// Whether huge pages are in force for what we map.
-    huge: bool,
-    residency: bool,
-    ram: usize,
     started: bool,
 }
 
@@ -95,6 +90,8 @@ pub(crate) struct Cache<O: Os> {
     shards_in_fork: AtomicPtr<Shard>,
     /// Fresh memory since the last look at what the host has left, in bytes.
     since_look: AtomicUsize,
+    /// In bytes, 0 where unknown.
+    last_level_cache: AtomicUsize,
     /// The next thread's shard.
     next: AtomicUsize,
     /// The most that the stacks of one shard hold now, in bytes.
@@ -116,13 +113,14 @@ impl<O: Os> Cache<O> {
             shard_count: AtomicUsize::new(0),
             shards_in_fork: AtomicPtr::new(core::ptr::null_mut()),
             since_look: AtomicUsize::new(0),
+            last_level_cache: AtomicUsize::new(0),
             next: AtomicUsize::new(0),
             shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
             dirty_max: AtomicUsize::new(usize::MAX),
             limits: Lock::new(Limits::new()),
             untouched: Lock::new(Untouched::new()),
             zeroing: Zeroing::new(),
-            host: Lock::new(Host { cache: 0, huge: false, residency: false, ram: 0, started: false }),
+            host: Lock::new(Host { started: false }),
             tally: Tally::new(),
         }
     }
@@ -173,14 +171,8 @@ impl<O: Os> Cache<O> {
             soften: facts.soften,
             reserve: facts.ram.saturating_mul(16).clamp(*RESERVE.start(), *RESERVE.end()),
         });
-        *host = Host {
-            cache: facts.last_level_cache,
-            huge: facts.huge_mode == HugeMode::Always && huge != os::Huge::Forbid
-                || facts.huge_mode == HugeMode::Madvise && huge == os::Huge::Advise,
-            residency: facts.residency,
-            ram: facts.ram,
-            started: true,
-        };
+        *host = Host { started: true };
+        self.last_level_cache.store(facts.last_level_cache, Ordering::Relaxed);
         self.set_ceiling(&settings, count, facts.ram);
         self.shard_count.store(count, Ordering::Relaxed);
         // Release: pairs with the acquire in `is_ready` and `shard`.
@@ -197,6 +189,12 @@ impl<O: Os> Cache<O> {
             self.shard_bytes_max.store(per_shard, Ordering::Relaxed);
             self.dirty_max.store(ceiling - per_shard * shards, Ordering::Relaxed);
         }
+    }
+
+    /// The last-level cache in bytes, 0 where unknown.
+    pub(crate) fn last_level_cache(&self) -> usize {
+        // Relaxed: a hint about speed.
+        self.last_level_cache.load(Ordering::Relaxed)
     }
 
     /// All shards; none before the first request.

@@ -24,12 +24,7 @@ impl<O: Os> Cache<O> {
     #[cold]
     pub(crate) fn take_slow(&self, block: Block, requested: usize, zeroed: bool) -> Option<Handed> {
         self.wait_for_fork();
-        let way = if zeroed {
-            let host = *self.host.lock(self.os());
-            self.zeroing.way(block.len.bytes(), host.cache, host.huge)
-        } else {
-            Way::Written
-        };
+        let way = if zeroed { self.zeroing.way(block.len.bytes()) } else { Way::Written };
         let wish = if way == Way::Kernel { Wish::Zeroed } else { Wish::Any };
         let run = self.find(block, wish)?;
         self.note_untouched(&run, way);
