@@ -17,12 +17,13 @@ const ABSENT_PARTS: usize = 7;
 const STEPS: usize = 64;
 
 impl<O: Os> Cache<O> {
-    /// Takes back a block of `len` at `start`, for which `requested` bytes were asked.
+    /// Takes back a block of `len` at `start`, for which `requested` bytes were asked; 0 where the request lives on in
+    /// another block.
     #[inline]
     pub(crate) fn give(&self, start: usize, len: Granules, requested: usize) {
         let Some(shard) = self.shard() else { return self.give_while_forking(Span::new(start, len.bytes())) };
         let mut stacks = shard.lock(self.os());
-        shard::bump(&shard.counts.frees, 1);
+        shard::bump(&shard.counts.frees, u64::from(requested > 0));
         shard::bump(&shard.counts.live, (requested as u64).wrapping_neg());
         let Some(class) = SizeClass::of(len) else {
             drop(stacks);

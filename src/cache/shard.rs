@@ -163,6 +163,16 @@ impl Stacks {
         count
     }
 
+    /// All blocks in the stacks.
+    #[cfg(test)]
+    pub(super) fn blocks(&self) -> Vec<Span> {
+        let of = |class: usize, stack: &Stack| {
+            let len = SizeClass(class as u8).len().bytes();
+            stack.starts[..stack.len].iter().map(move |&start| Span::new(start, len)).collect::<Vec<_>>()
+        };
+        self.stacks.iter().enumerate().flat_map(|(class, stack)| of(class, stack)).collect()
+    }
+
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }

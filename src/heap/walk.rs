@@ -2,6 +2,8 @@
 
 use super::pool::State;
 use super::{PageHeap, SPLITS};
+#[cfg(test)]
+use super::{Span, region::Kind};
 use crate::os::{CHUNK, Os};
 
 impl<O: Os> PageHeap<O> {
@@ -31,5 +33,56 @@ impl<O: Os> PageHeap<O> {
         if inner.pieces.spare() < inner.loose + SPLITS * inner.operations {
             crate::invariant::broken("H6: too few spare nodes");
         }
+    }
+}
+
+/// What is checked against a model, and shown to it.
+#[cfg(test)]
+impl<O: Os> PageHeap<O> {
+    /// [`PageHeap::walk`], while nothing is in transit and exactly `blocks` (ascending) are handed out; then shows
+    /// every piece to `piece`, and every chunk of reserved memory that is free or handed out, with its shift, to
+    /// `chunk`.
+    pub(crate) fn audit(
+        &self,
+        blocks: &[Span],
+        mut piece: impl FnMut(Span, State),
+        mut chunk: impl FnMut(usize, i32),
+    ) {
+        self.walk();
+        let inner = self.reenter();
+        assert_eq!((inner.transit, inner.operations, inner.forking), (0, 0, 0), "nothing is under way");
+        assert_eq!(inner.loose, blocks.len(), "H6: loose ranges are the blocks handed out");
+        assert_eq!(inner.out, blocks.iter().map(|b| b.len).sum::<usize>(), "H8: bytes handed out");
+        assert!(inner.absent <= inner.out, "no more is expected absent than is out");
+        let mut last = 0;
+        for block in blocks {
+            assert!(last <= block.start, "H1: two blocks overlap at {:#x}", block.start);
+            last = block.end();
+            let region = inner.regions.of(block.start);
+            assert!(block.end() <= region.span.end(), "H1: {block:x?} reaches out of its region");
+            let free = inner.pieces.at(block.start).or_else(|| inner.pieces.next(block.start));
+            if let Some(free) = free.map(|f| inner.pieces.span(f)).filter(|f| f.start < block.end()) {
+                panic!("H1: {free:x?} is free and lies in the block {block:x?}");
+            }
+        }
+        inner.pieces.walk(&mut piece);
+        let mut seams = 0;
+        for region in inner.regions.all().iter().filter(|r| r.kind == Kind::Reserved) {
+            let shifts = (region.span.start..region.span.end()).step_by(CHUNK);
+            let mut before = None;
+            for (at, shift) in shifts.map(|at| (at, inner.regions.shift(at))) {
+                seams += usize::from(before.is_some_and(|b| b != shift));
+                before = Some(shift);
+                chunk(at, shift);
+            }
+        }
+        assert_eq!(seams, inner.regions.seams(), "the seams are counted right");
+    }
+
+    /// How many regions of each kind there are: reserved, plain.
+    pub(crate) fn regions(&self) -> (usize, usize) {
+        let inner = self.reenter();
+        let reserved = inner.regions.all().iter().filter(|r| r.kind == Kind::Reserved).count();
+        (reserved, inner.regions.all().len() - reserved)
     }
 }

@@ -198,6 +198,16 @@ impl Fake {
         self.vmas().into_iter().find(|vma| vma.range.contains(&addr)).map(|vma| vma.attributes)
     }
 
+    /// Whether a whole range is ours and accessible, or ours and not.
+    pub(crate) fn has_access(&self, addr: usize, len: usize, access: Access) -> bool {
+        self.state().space.covered(&(addr..addr + len), |a| a.owner == Owner::Ours && a.access == access)
+    }
+
+    /// Whether a range of ours reads as zero. Looks at resident memory alone.
+    pub(crate) fn is_zero(&self, addr: usize, len: usize) -> bool {
+        self.memory().is_zero(&(addr..addr + len))
+    }
+
     /// The huge-page advice at an address of ours.
     pub(crate) fn advice_at(&self, addr: usize) -> Option<Huge> {
         self.at(addr).map(|a| a.huge)

@@ -1,0 +1,235 @@
+//! The naive model: a map of the blocks that are live, what was asked for each, and what was written into it.
+//!
+//! [`Model`] does each operation with the cache, by the methods that `NAlloc` itself calls, and checks what comes of
+//! it; [`Model::audit`] has the heap walker compare the books with the map, and over the fake kernel with the kernel.
+
+use std::alloc::Layout;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::pattern::{Pattern, assert_zero, mix};
+use crate::cache::Cache;
+use crate::config::Config;
+use crate::geometry::Block;
+use crate::heap::{Span, State};
+use crate::os::fake::{Access, Fake};
+use crate::os::{CHUNK, Linux, Os};
+
+/// A kernel that a model can be run over.
+pub(super) trait World: Os {
+    /// Compares a free piece with what the kernel knows.
+    fn check_piece(&self, span: Span, state: State, deep: bool);
+    /// Compares the shift of a chunk, in chunks, with what the kernel knows.
+    fn check_chunk(&self, at: usize, shift: i32);
+    /// What else can be said.
+    fn check_all(&self) {}
+}
+
+impl World for Linux {
+    fn check_piece(&self, span: Span, state: State, deep: bool) {
+        if state == State::Zero && deep {
+            // Its ends: reading all of it would touch it.
+            assert_zero(span.start, 4096, true);
+            assert_zero(span.end() - 4096, 4096, true);
+        }
+    }
+    fn check_chunk(&self, _: usize, _: i32) {}
+}
+
+impl World for Fake {
+    fn check_piece(&self, span: Span, state: State, deep: bool) {
+        let access = if state == State::Closed { Access::Reserved } else { Access::Open };
+        assert!(
+            self.has_access(span.start, span.len, access),
+            "H2: {span:x?}, booked {state:?}, is not ours and {access:?}"
+        );
+        if state == State::Zero && deep {
+            assert!(self.is_zero(span.start, span.len), "H2: {span:x?} is booked Zero and is not");
+        }
+    }
+
+    fn check_chunk(&self, at: usize, shift: i32) {
+        // What is closed, lost or retired has no pages that could have been moved.
+        if let Some(attributes) = self.at(at).filter(|a| a.access == Access::Open) {
+            let real = attributes.shift / CHUNK as isize;
+            assert_eq!(isize::try_from(shift), Ok(real), "the shift of the chunk at {at:#x}");
+        }
+    }
+
+    fn check_all(&self) {
+        assert!(self.foreign_intact(), "a foreign mapping was written to");
+        assert_eq!(self.lost(), [], "every range that a failed call lost was plugged or retired");
+    }
+}
+
+/// A live block.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) p: usize,
+    pub(super) layout: Layout,
+    /// `None` while nothing has been written to it.
+    pattern: Option<Pattern>,
+    zeroed: bool,
+}
+
+impl Live {
+    pub(super) fn block(&self) -> Span {
+        let block = Block::of(self.layout).expect("a layout that was served");
+        Span::new(Block::start(self.p, self.layout), block.len.bytes())
+    }
+}
+
+/// A cache beside the map of what is live in it.
+pub(super) struct Model<O: World> {
+    pub(super) cache: Box<Cache<O>>,
+    config: Config,
+    /// Start and end of every live block.
+    live: Mutex<BTreeMap<usize, usize>>,
+    /// Whether null may be answered to what the model thinks could be served.
+    pub(super) may_refuse: bool,
+}
+
+impl<O: World> Model<O> {
+    pub(super) fn new(os: O, reserve: usize, config: Config) -> Self {
+        let cache = Box::new(Cache::with_reserve(os, reserve));
+        Self { cache, config, live: Mutex::new(BTreeMap::new()), may_refuse: false }
+    }
+
+    pub(super) fn os(&self) -> &O {
+        self.cache.os()
+    }
+
+    fn live(&self) -> MutexGuard<'_, BTreeMap<usize, usize>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, live: &Live) {
+        let span = live.block();
+        assert!(live.p.is_multiple_of(live.layout.align()), "{live:x?} is not aligned");
+        assert!(live.p + live.layout.size() <= span.end(), "{live:x?} reaches out of {span:x?}");
+        let mut map = self.live();
+        let below = map.range(..span.end()).next_back();
+        assert!(
+            below.is_none_or(|(_, &end)| end <= span.start),
+            "two live blocks overlap: {live:x?}, {below:x?}"
+        );
+        map.insert(span.start, span.end());
+    }
+
+    fn leave(&self, live: &Live) {
+        let span = live.block();
+        assert_eq!(self.live().remove(&span.start), Some(span.end()));
+    }
+
+    /// Allocates, and writes a pattern into what is got unless `seed` says not to.
+    pub(super) fn allocate(&self, layout: Layout, zeroed: bool, seed: u64) -> Option<Live> {
+        let p = if zeroed {
+            self.cache.allocate_zeroed(layout, &self.config, |_| ())
+        } else {
+            self.cache.allocate(layout, &self.config, |_| ())
+        };
+        if p.is_null() {
+            assert!(self.may_refuse, "{layout:?} was refused");
+            return None;
+        }
+        let mut live = Live { p: p.expose_provenance(), layout, pattern: None, zeroed };
+        self.enter(&live);
+        if zeroed {
+            assert_zero(live.p, layout.size(), mix(seed ^ 1).is_multiple_of(8));
+        }
+        if !mix(seed ^ 2).is_multiple_of(8) {
+            self.write(&mut live, seed);
+        }
+        Some(live)
+    }
+
+    /// Writes a pattern into a block.
+    pub(super) fn write(&self, live: &mut Live, seed: u64) {
+        live.pattern = Some(Pattern::write(live.p, live.layout.size(), seed));
+    }
+
+    /// Checks what a block holds.
+    pub(super) fn check(&self, live: &Live, context: &str) {
+        match live.pattern {
+            Some(pattern) => pattern.check(live.p, live.layout.size(), context),
+            None if live.zeroed => assert_zero(live.p, live.layout.size(), false),
+            None => {}
+        }
+    }
+
+    pub(super) fn free(&self, live: Live) {
+        self.check(&live, "at its free");
+        self.leave(&live);
+        self.cache.deallocate(std::ptr::with_exposed_provenance_mut(live.p), live.layout);
+    }
+
+    /// Resizes a block. Gives whether that was possible; if not, it is as it was.
+    pub(super) fn resize(&self, live: &mut Live, size: usize, seed: u64) -> bool {
+        self.check(live, "before it is resized");
+        let Ok(new) = Layout::from_size_align(size, live.layout.align()) else { return false };
+        self.leave(live);
+        let p = self.cache.reallocate(std::ptr::with_exposed_provenance_mut(live.p), live.layout, new);
+        if p.is_null() {
+            assert!(self.may_refuse, "resizing {live:?} to {size} bytes was refused");
+            self.enter(live);
+            self.check(live, "after its resizing was refused");
+            return false;
+        }
+        let kept = size.min(live.layout.size());
+        live.p = p.expose_provenance();
+        live.layout = new;
+        self.enter(live);
+        if let Some(pattern) = live.pattern {
+            pattern.check(live.p, kept, "after it was resized");
+        } else if live.zeroed {
+            assert_zero(live.p, kept, false);
+        }
+        // What it grew by holds anything.
+        live.zeroed = false;
+        live.pattern = None;
+        if !mix(seed ^ 3).is_multiple_of(8) {
+            self.write(live, seed);
+        }
+        true
+    }
+
+    /// Compares the books with the map, when no thread is in the cache. `deep`: free zero memory is read.
+    pub(super) fn audit(&self, deep: bool) {
+        let mut blocks: Vec<Span> =
+            self.live().iter().map(|(&start, &end)| Span::between(start, end)).collect();
+        let (live, out) = (blocks.len(), blocks.iter().map(|b| b.len).sum::<usize>());
+        for shard in self.cache.shards() {
+            let stacks = shard.lock(self.os());
+            assert_eq!(stacks.bytes(), stacks.blocks().iter().map(|b| b.len).sum::<usize>());
+            blocks.extend(stacks.blocks());
+        }
+        blocks.sort_by_key(|b| b.start);
+        let os = self.os();
+        self.cache.heap.audit(
+            &blocks,
+            |span, state| os.check_piece(span, state, deep),
+            |at, shift| os.check_chunk(at, shift),
+        );
+        os.check_all();
+        let snapshot = self.cache.snapshot();
+        assert_eq!(snapshot.stacked, blocks.iter().map(|b| b.len).sum::<usize>() - out);
+        assert_eq!(snapshot.allocations - snapshot.frees, live as u64, "every free is of an allocation");
+        assert!(snapshot.stacked <= snapshot.shards * super::super::SHARD_BYTES_MAX);
+    }
+
+    /// Once all blocks are freed: nothing is held, and after a release nothing is resident.
+    pub(super) fn audit_empty(&self, released: bool) {
+        assert!(self.live().is_empty());
+        assert_eq!(self.cache.live(), 0, "bytes requested and not freed");
+        self.cache.drain();
+        self.audit(true);
+        assert_eq!(self.cache.heap.books().out, 0);
+        if released {
+            self.cache.release();
+            self.audit(true);
+            let books = self.cache.heap.books();
+            assert_eq!((books.dirty, books.soft), (0, 0), "all is purged: {books:?}");
+            assert_eq!(self.cache.cached_bytes(), 0);
+        }
+    }
+}
