@@ -25,7 +25,7 @@ use crate::config::{Config, Settings};
 use crate::geometry::SizeClass;
 use crate::heap::{PageHeap, Setup, Unclean};
 use crate::limits::Limits;
-use crate::os::{self, GRANULE, Os};
+use crate::os::{self, GRANULE, Huge, Os};
 use crate::sync::{
     Lock,
     atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
@@ -73,6 +73,8 @@ pub(crate) struct Started {
     pub(crate) first: bool,
     /// Whether glibc is to be told to keep its heap top.
     pub(crate) tune_glibc: bool,
+    /// The huge-page advice in force.
+    pub(crate) huge: Huge,
 }
 
 /// Guards the start.
@@ -105,10 +107,17 @@ pub(crate) struct Cache<O: Os> {
     zeroing: Zeroing,
     host: Lock<Host>,
     tally: Tally,
+    /// Address space to set aside at first, at least, in bytes.
+    reserve_min: usize,
 }
 
 impl<O: Os> Cache<O> {
     pub(crate) const fn new(os: O) -> Self {
+        Self::with_reserve(os, *RESERVE.start())
+    }
+
+    /// As [`Cache::new`], with `reserve_min` bytes of address space set aside at first, at least.
+    const fn with_reserve(os: O, reserve_min: usize) -> Self {
         Self {
             heap: PageHeap::new(os),
             shards: AtomicPtr::new(core::ptr::null_mut()),
@@ -125,6 +134,7 @@ impl<O: Os> Cache<O> {
             zeroing: Zeroing::new(),
             host: Lock::new(Host { started: false }),
             tally: Tally::new(),
+            reserve_min,
         }
     }
 
@@ -151,7 +161,7 @@ impl<O: Os> Cache<O> {
     pub(crate) fn start(&self, config: &Config) -> Option<Started> {
         let mut host = self.host.lock(self.os());
         if host.started {
-            return Some(Started { first: false, tune_glibc: false });
+            return Some(Started { first: false, tune_glibc: false, huge: Huge::Leave });
         }
         let os = self.os();
         let facts = os.facts();
@@ -165,14 +175,13 @@ impl<O: Os> Cache<O> {
             unsafe { shards.add(i).write(Shard::new()) };
         }
         let huge = facts.advice(settings.thp);
-        os::set_huge(huge);
         self.heap.start(Setup {
             page: facts.page,
             huge,
             moves: facts.moving(settings.moves),
             residency: facts.residency,
             soften: facts.soften,
-            reserve: facts.ram.saturating_mul(16).clamp(*RESERVE.start(), *RESERVE.end()),
+            reserve: facts.ram.saturating_mul(16).clamp(self.reserve_min, *RESERVE.end()),
         });
         *host = Host { started: true };
         self.last_level_cache.store(facts.last_level_cache, Ordering::Relaxed);
@@ -180,7 +189,7 @@ impl<O: Os> Cache<O> {
         self.shard_count.store(count, Ordering::Relaxed);
         // Release: pairs with the acquire in `is_ready` and `shard`.
         self.shards.store(shards, Ordering::Release);
-        Some(Started { first: true, tune_glibc: settings.tune_glibc })
+        Some(Started { first: true, tune_glibc: settings.tune_glibc, huge })
     }
 
     /// Before the first request, and under the lock of `host`.
