@@ -28,7 +28,7 @@ use crate::limits::Limits;
 use crate::os::{self, GRANULE, Huge, Os};
 use crate::sync::{
     Lock,
-    atomic::{AtomicPtr, AtomicUsize, Ordering},
+    atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
 };
 use crate::zeroing::Zeroing;
 use count::Tally;
@@ -92,6 +92,8 @@ pub(crate) struct Cache<O: Os> {
     shards_in_fork: AtomicPtr<Shard>,
     /// Fresh memory since the last look at what the host has left, in bytes.
     since_look: AtomicUsize,
+    /// When that was, in nanoseconds of the clock.
+    last_look: AtomicU64,
     /// In bytes, 0 where unknown.
     last_level_cache: AtomicUsize,
     /// The next thread's shard.
@@ -122,6 +124,7 @@ impl<O: Os> Cache<O> {
             shard_count: AtomicUsize::new(0),
             shards_in_fork: AtomicPtr::new(core::ptr::null_mut()),
             since_look: AtomicUsize::new(0),
+            last_look: AtomicU64::new(0),
             last_level_cache: AtomicUsize::new(0),
             next: AtomicUsize::new(0),
             shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
@@ -252,7 +255,6 @@ impl<O: Os> Cache<O> {
         let mut stacks = shard.lock(self.os());
         let start = stacks.pop(class, &shard.counts)?;
         let (turn, tick) = stacks.count(requested);
-        shard::bump(&shard.counts.allocations, 1);
         shard::bump(&shard.counts.stack_hits, 1);
         shard::bump(&shard.counts.live, requested as u64);
         drop(stacks);
