@@ -42,9 +42,18 @@ impl<O: Os> Cache<O> {
     pub(crate) fn shrink(&self, block: Span, keep: Granules) -> bool {
         let done = self.heap.give_tail(block, keep.bytes());
         if done {
+            // What was expected to stay untouched of it may be gone.
+            self.forget_untouched(block.start);
             self.given(self.heap.level().dirty);
         }
         done
+    }
+
+    fn forget_untouched(&self, start: usize) {
+        let mut untouched = self.untouched.lock(self.os());
+        if untouched.forget(start) {
+            self.heap.expect_absent(untouched.credit());
+        }
     }
 
     /// Makes a block longer: into resident memory behind it, else small ones by copying into resident memory, else
@@ -88,12 +97,7 @@ impl<O: Os> Cache<O> {
 
     /// Ends a move, once what did not move is copied: the old block's addresses are free.
     pub(crate) fn finish_move(&self, block: Span, moved: Relocated) {
-        {
-            let mut untouched = self.untouched.lock(self.os());
-            if untouched.forget(block.start) {
-                self.heap.expect_absent(untouched.credit());
-            }
-        }
+        self.forget_untouched(block.start);
         let grown = moved.span.len - block.len;
         self.heap.finish_relocation(block, moved);
         self.fresh_slow(moved.fresh.min(grown), moved.span.len);
