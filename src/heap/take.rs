@@ -227,6 +227,7 @@ impl<O: Os> PageHeap<O> {
         mut inner: Guard<'a, Inner, O>,
         window: &mut Window,
     ) -> (Guard<'a, Inner, O>, bool) {
+        let page = inner.setup.page;
         for i in 0..window.count {
             let part = window.parts[i];
             match part.state {
@@ -246,9 +247,12 @@ impl<O: Os> PageHeap<O> {
                 }
                 State::Inherited => {
                     drop(inner);
-                    let done = self.os.purge(part.span.start, part.span.len).is_ok();
+                    // What lies in a page of the kernel beside others' memory stays shared and dirty.
+                    let whole = part.span.inner(page);
+                    let done = !whole.is_empty() && self.os.purge(whole.start, whole.len).is_ok();
                     inner = self.reenter();
-                    window.parts[i].state = if done { State::Zero } else { State::Dirty };
+                    let zero = done && whole == part.span;
+                    window.parts[i].state = if zero { State::Zero } else { State::Dirty };
                 }
                 State::Zero | State::Soft | State::Dirty => {}
             }
