@@ -351,6 +351,7 @@ impl Inner {
         let align = CHUNK.max(fit.modulus);
         if let Some(reserve) = wanted.checked_mul(2).map(|w| w.max(self.setup.reserve))
             && self.setup.reserve > 0
+            && let Some(reserve) = reserve.checked_next_multiple_of(CHUNK)
             && let Ok(start) = os.reserve(reserve, align.max(1 << 30))
         {
             let span = Span::new(start, reserve);
