@@ -3,15 +3,17 @@
 use super::pieces::Span;
 use super::pool::State;
 use super::{Guard, Inner, PageHeap};
-use crate::os::{CHUNK, Os};
+use crate::os::{CHUNK, GRANULE, Os};
 
 /// In what units a purge works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// Whole chunks, so that no huge page is split.
     Chunks,
-    /// The kernel's pages: all that can be given back.
+    /// The kernel's pages: all that can be given back, and what else is free of a page that is partly dirty.
     Pages,
+    /// The kernel's pages that are dirty whole.
+    WholePages,
 }
 
 impl<O: Os> PageHeap<O> {
@@ -128,7 +130,8 @@ impl<O: Os> PageHeap<O> {
             if !inner.setup.soften {
                 return done;
             }
-            let Some(span) = inner.claim_longest(State::Dirty, &mut below, usize::MAX, Unit::Pages, &self.os)
+            let Some(span) =
+                inner.claim_longest(State::Dirty, &mut below, usize::MAX, Unit::WholePages, &self.os)
             else {
                 return done;
             };
@@ -203,8 +206,8 @@ impl<O: Os> PageHeap<O> {
 }
 
 impl Inner {
-    /// Takes up to `most` bytes of the longest piece of a state under `below` into transit, in whole units;
-    /// lowers `below` to that piece.
+    /// Takes up to `most` bytes of the longest piece of a state under `below` into transit, in whole units, with
+    /// what of its first and last page is free in another state where the unit says so; lowers `below` to that piece.
     fn claim_longest<O: Os>(
         &mut self,
         state: State,
@@ -213,9 +216,11 @@ impl Inner {
         unit: Unit,
         os: &O,
     ) -> Option<Span> {
-        let unit = match unit {
-            Unit::Chunks => CHUNK,
-            Unit::Pages => self.setup.page,
+        let page = self.setup.page;
+        let (unit, widens) = match unit {
+            Unit::Chunks => (CHUNK, false),
+            Unit::Pages => (page, page > GRANULE),
+            Unit::WholePages => (page, false),
         };
         if !self.ensure_spare(os) {
             return None;
@@ -223,19 +228,54 @@ impl Inner {
         loop {
             let index = self.pieces.longest_below(state, *below)?;
             let span = self.pieces.span(index);
-            if span.len < unit {
+            if span.len < unit && !widens {
                 return None;
             }
             *below = (span.len, span.start);
-            let inner = span.inner(unit);
+            let inner = if widens { self.free_pages_around(span, unit) } else { span.inner(unit) };
             if inner.is_empty() {
                 continue;
             }
             // From its end: what lies lower is more likely to be wanted next.
             let len = most.checked_next_multiple_of(unit).map_or(inner.len, |m| m.min(inner.len));
             let part = Span::between(inner.end() - len, inner.end());
-            self.claim(index, part);
+            self.claim_all(part);
             return Some(part);
+        }
+    }
+
+    /// The whole pages that `span`, which is free, lies in or touches, as far as all of them is free and open.
+    fn free_pages_around(&self, span: Span, page: usize) -> Span {
+        let is_free = |range: Span| {
+            let mut at = range.start;
+            while at < range.end() {
+                match self.pieces.at(at) {
+                    Some(index) if self.pieces.get(index).state != State::Closed => {
+                        at = self.pieces.span(index).end();
+                    }
+                    _ => return false,
+                }
+            }
+            true
+        };
+        let (head, tail) = (span.start & !(page - 1), span.end().next_multiple_of(page));
+        let start = if is_free(Span::between(head, span.start)) { head } else { head + page };
+        let end = if is_free(Span::between(span.end(), tail)) { tail } else { tail - page };
+        Span::between(start, end)
+    }
+
+    /// Takes a range that is free, in any number of pieces, into transit as one.
+    fn claim_all(&mut self, range: Span) {
+        let mut at = range.start;
+        while at < range.end() {
+            let Some(index) = self.pieces.at(at) else {
+                crate::invariant::broken("H1: a purge of memory that is not free")
+            };
+            let part = self.pieces.span(index).common(range);
+            self.claim(index, part);
+            // All but the first are part of the first.
+            self.loose -= usize::from(at > range.start);
+            at = part.end();
         }
     }
 
