@@ -9,6 +9,7 @@ mod model;
 mod ops;
 mod pattern;
 mod sequences;
+mod stories;
 
 use crate::os::fake::Fake;
 

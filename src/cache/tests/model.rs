@@ -135,12 +135,17 @@ impl<O: World> Model<O> {
         let mut live = Live { p: p.expose_provenance(), layout, pattern: None, zeroed };
         self.enter(&live);
         if zeroed {
-            assert_zero(live.p, layout.size(), mix(seed ^ 1).is_multiple_of(8));
+            assert_zero(live.p, layout.size(), mix(seed ^ 1).is_multiple_of(4));
         }
-        if !mix(seed ^ 2).is_multiple_of(8) {
+        if !self.writes_nothing(seed) {
             self.write(&mut live, seed);
         }
         Some(live)
+    }
+
+    /// Whether a block that is allocated with `seed` is left as it came.
+    pub(super) fn writes_nothing(&self, seed: u64) -> bool {
+        mix(seed ^ 2).is_multiple_of(8)
     }
 
     /// Writes a pattern into a block.

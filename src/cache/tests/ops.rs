@@ -101,7 +101,7 @@ pub(super) fn ops(max: usize, align_max: usize, fork_child: bool) -> impl Strate
         1 => Just(Op::Release),
         1 => Just(Op::Drain),
         1 => Just(Op::Fork),
-        u32::from(fork_child) => Just(Op::ForkChild),
+        1 => Just(if fork_child { Op::ForkChild } else { Op::Fork }),
     ]
 }
 

@@ -162,9 +162,8 @@ pub(super) fn assert_zero(p: usize, len: usize, whole: bool) {
         }
         return;
     }
-    let first = p.wrapping_neg() % PAGE;
-    let step = if len > LONG { LONG_STEP } else { STEP };
-    let sown = (first..len - 8).step_by(step);
+    // No more than what all longer blocks have sown: looking makes pages resident, and blocks that are not are wanted.
+    let sown = (p.wrapping_neg() % LONG_STEP..len - 8).step_by(LONG_STEP);
     for at in [0, len - 8].into_iter().chain(sown).filter(|&at| get(p + at) != 0) {
         stale(at);
     }
