@@ -220,7 +220,9 @@ impl Inner {
         }
         for fit in [roomy, fit] {
             for state in [State::Zero, State::Closed] {
-                if let Some((_, start)) = self.pieces.best_fit(state, fit) {
+                if let Some((_, start)) = self.pieces.best_fit(state, fit)
+                    && self.regions.of(start).kind == Kind::Reserved
+                {
                     return Some(start);
                 }
             }
