@@ -40,8 +40,7 @@ impl<O: Os> PageHeap<O> {
 #[cfg(test)]
 impl<O: Os> PageHeap<O> {
     /// [`PageHeap::walk`], while nothing is in transit and exactly `blocks` (ascending) are handed out; then shows
-    /// every piece to `piece`, and every chunk of reserved memory that is free or handed out, with its shift, to
-    /// `chunk`.
+    /// every piece to `piece`, and every chunk with its shift to `chunk`.
     pub(crate) fn audit(
         &self,
         blocks: &[Span],
@@ -67,7 +66,7 @@ impl<O: Os> PageHeap<O> {
         }
         inner.pieces.walk(&mut piece);
         let mut seams = 0;
-        for region in inner.regions.all().iter().filter(|r| r.kind == Kind::Reserved) {
+        for region in inner.regions.all() {
             let shifts = (region.span.start..region.span.end()).step_by(CHUNK);
             let mut before = None;
             for (at, shift) in shifts.map(|at| (at, inner.regions.shift(at))) {
