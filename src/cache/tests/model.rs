@@ -5,6 +5,7 @@
 
 use std::alloc::Layout;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::pattern::{Pattern, assert_zero, mix};
@@ -85,18 +86,35 @@ pub(super) struct Model<O: World> {
     config: Config,
     /// Start and end of every live block.
     live: Mutex<BTreeMap<usize, usize>>,
-    /// Whether null may be answered to what the model thinks could be served.
+    /// Whether null may be answered.
     pub(super) may_refuse: bool,
+    refused: AtomicU64,
 }
 
 impl<O: World> Model<O> {
     pub(super) fn new(os: O, reserve: usize, config: Config) -> Self {
         let cache = Box::new(Cache::with_reserve(os, reserve));
-        Self { cache, config, live: Mutex::new(BTreeMap::new()), may_refuse: false }
+        Self {
+            cache,
+            config,
+            live: Mutex::new(BTreeMap::new()),
+            may_refuse: false,
+            refused: AtomicU64::new(0),
+        }
     }
 
     pub(super) fn os(&self) -> &O {
         self.cache.os()
+    }
+
+    /// How often null was answered.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    fn refuse(&self, what: std::fmt::Arguments<'_>) {
+        assert!(self.may_refuse, "{what} was refused");
+        self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     fn live(&self) -> MutexGuard<'_, BTreeMap<usize, usize>> {
@@ -129,7 +147,7 @@ impl<O: World> Model<O> {
             self.cache.allocate(layout, &self.config, |_| ())
         };
         if p.is_null() {
-            assert!(self.may_refuse, "{layout:?} was refused");
+            self.refuse(format_args!("{layout:?}"));
             return None;
         }
         let mut live = Live { p: p.expose_provenance(), layout, pattern: None, zeroed };
@@ -175,7 +193,7 @@ impl<O: World> Model<O> {
         self.leave(live);
         let p = self.cache.reallocate(std::ptr::with_exposed_provenance_mut(live.p), live.layout, new);
         if p.is_null() {
-            assert!(self.may_refuse, "resizing {live:?} to {size} bytes was refused");
+            self.refuse(format_args!("resizing {live:?} to {size} bytes"));
             self.enter(live);
             self.check(live, "after its resizing was refused");
             return false;

@@ -3,6 +3,8 @@
 use std::alloc::Layout;
 
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config as Runs, RngAlgorithm, TestRng, TestRunner};
 
 use super::model::{Live, Model, World};
 use super::pattern::mix;
@@ -20,6 +22,11 @@ pub(super) enum Op {
     },
     Resize {
         which: usize,
+        size: usize,
+    },
+    /// The block that was got `back` blocks before the last.
+    ResizeLast {
+        back: usize,
         size: usize,
     },
     /// To so many 256ths of its size, from 64 to 1024.
@@ -105,6 +112,14 @@ pub(super) fn ops(max: usize, align_max: usize, fork_child: bool) -> impl Strate
     ]
 }
 
+/// A sequence of operations that is the same each time.
+pub(super) fn drawn(seed: u64, len: usize, max: usize) -> Vec<Op> {
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[mix(seed).to_le_bytes(); 4].concat());
+    let mut runner = TestRunner::new_with_rng(Runs::default(), rng);
+    let strategy = prop::collection::vec(ops(max, 4 * MIB, false), len);
+    strategy.new_tree(&mut runner).expect("nothing is filtered").current()
+}
+
 /// How a sequence is driven.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drive {
@@ -151,6 +166,14 @@ pub(super) fn one<O: Hooks>(model: &Model<O>, op: Op, blocks: &mut Vec<Live>, li
             make_room(model, blocks, live_max, size);
             model.resize(&mut live, size, seed);
             blocks.push(live);
+        }
+        Op::ResizeLast { back, size } => {
+            if let Some(which) = blocks.len().checked_sub(1 + back) {
+                one(model, Op::Resize { which, size }, blocks, live_max, seed);
+                // Back to where it was.
+                let last = blocks.len() - 1;
+                blocks.swap(which.min(last), last);
+            }
         }
         Op::Scale { which, share } => {
             let Some(at) = pick(which, blocks) else { return };
