@@ -11,6 +11,7 @@ mod ops;
 mod pattern;
 mod sequences;
 mod stories;
+mod threads;
 
 use crate::os::fake::Fake;
 
