@@ -12,6 +12,7 @@ mod pattern;
 mod sequences;
 mod stories;
 mod threads;
+mod zeroed;
 
 use crate::os::fake::Fake;
 

@@ -57,6 +57,8 @@ struct State {
     mapped_max: usize,
     /// Refuses to move a source of several VMAs, as kernels before 6.17 do.
     one_vma_moves: bool,
+    /// Calls all memory absent.
+    calls_absent: bool,
 }
 
 impl Fake {
@@ -90,6 +92,7 @@ impl Fake {
             vmas_max: 65_530,
             mapped_max: usize::MAX,
             one_vma_moves: false,
+            calls_absent: false,
         };
         Self(Arc::new(Kernel { memory, clock: AtomicU64::new(0), state: Mutex::new(state) }))
     }

@@ -80,6 +80,13 @@ impl Live {
     }
 }
 
+impl Live {
+    /// The block, written to by somebody else than the model.
+    pub(super) fn soiled(self) -> Self {
+        Self { pattern: None, zeroed: false, ..self }
+    }
+}
+
 /// A cache beside the map of what is live in it.
 pub(super) struct Model<O: World> {
     pub(super) cache: Box<Cache<O>>,

@@ -68,6 +68,11 @@ impl Fake {
         self.state().room = room;
     }
 
+    /// Chooses whether `resident` calls all memory absent, as if it had been swapped out.
+    pub(crate) fn call_absent(&self, absent: bool) {
+        self.state().calls_absent = absent;
+    }
+
     /// Sets the environment, from `NAME=VALUE` entries.
     pub(crate) fn set_environment(&self, entries: &[&str]) {
         self.state().environment =
