@@ -86,8 +86,8 @@ impl<O: Os> Cache<O> {
         }
         match self.find(to, Wish::Any) {
             Some(run) => {
-                if let crate::heap::Found::Fresh(fresh) = run.found {
-                    self.fresh_slow(fresh, longer);
+                if run.found.fresh() > 0 {
+                    self.fresh_slow(run.found.fresh(), longer);
                 }
                 Grown::Copy(run.span.start)
             }

@@ -31,8 +31,8 @@ impl<O: Os> Cache<O> {
         let wish = if way == Way::Kernel { Wish::Zeroed } else { Wish::Any };
         let run = self.find(block, wish)?;
         self.note_untouched(&run, way);
-        if let Found::Fresh(bytes) = run.found {
-            self.fresh_slow(bytes, run.span.len);
+        if run.found.fresh() > 0 {
+            self.fresh_slow(run.found.fresh(), run.span.len);
         }
         let turn = self.count_taken(requested);
         if zeroed && way == Way::Kernel {
@@ -82,7 +82,7 @@ impl<O: Os> Cache<O> {
             if let Some(run) = self.heap.take_slow(fit, wish) {
                 match run.found {
                     Found::Run => add(&self.tally.runs, 1),
-                    Found::Gathered => add(&self.tally.gathered, 1),
+                    Found::Gathered(_) => add(&self.tally.gathered, 1),
                     Found::Fresh(bytes) => {
                         add(&self.tally.misses, 1);
                         add(&self.tally.fresh, bytes as u64);

@@ -61,10 +61,20 @@ impl Unclean {
 pub(crate) enum Found {
     /// One free run was there.
     Run,
-    /// All that was not already there was moved in, but for less than a chunk at each end.
-    Gathered,
+    /// All that was not already there was moved in, but for so many bytes, less than a chunk at each end.
+    Gathered(usize),
     /// This many of its bytes were neither there nor moved in.
     Fresh(usize),
+}
+
+impl Found {
+    /// How many bytes were neither there nor moved in.
+    pub(crate) const fn fresh(self) -> usize {
+        match self {
+            Self::Run => 0,
+            Self::Gathered(fresh) | Self::Fresh(fresh) => fresh,
+        }
+    }
 }
 
 /// A run that is the caller's now.
@@ -214,7 +224,7 @@ impl<O: Os> PageHeap<O> {
         inner.operations -= 1;
         let found = match fresh {
             0 if window.parts().len() == 1 => Found::Run,
-            fresh if fresh < 2 * CHUNK && fresh * 2 < span.len => Found::Gathered,
+            fresh if fresh < 2 * CHUNK && fresh * 2 < span.len => Found::Gathered(fresh),
             fresh => Found::Fresh(fresh),
         };
         Run { span, unclean, found }
