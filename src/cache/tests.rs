@@ -9,6 +9,7 @@ mod failures;
 mod model;
 mod ops;
 mod pattern;
+mod peaks;
 mod sequences;
 mod stories;
 mod threads;

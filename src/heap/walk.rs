@@ -78,6 +78,11 @@ impl<O: Os> PageHeap<O> {
         assert_eq!(seams, inner.regions.seams(), "the seams are counted right");
     }
 
+    /// Shows every free piece.
+    pub(crate) fn pieces(&self, seen: impl FnMut(Span, State)) {
+        self.reenter().pieces.walk(seen);
+    }
+
     /// How many regions of each kind there are: reserved, plain.
     pub(crate) fn regions(&self) -> (usize, usize) {
         let inner = self.reenter();

@@ -1,0 +1,210 @@
+//! The limits, seen from outside: what is faulted in again, what stays resident, and what goes when it must.
+//!
+//! Measured by what the fake kernel says is resident and by what the engine says it had to fault in; no clock but the
+//! fake one. The arithmetic is tested where it is.
+
+use std::alloc::Layout;
+
+use super::model::{Live, Model};
+use super::ops::{Op, drawn, finish, one};
+use super::pattern::mix;
+use super::{fake, times};
+use crate::cache::STACKS_SHARE;
+use crate::config::{Config, Moves};
+use crate::heap::State;
+use crate::os::fake::Fake;
+use crate::os::{CHUNK, Room};
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size, 8).unwrap()
+}
+
+/// Takes a block and makes all of it resident.
+fn touched(model: &Model<Fake>, size: usize) -> Live {
+    let quiet = (0..).find(|&seed| model.writes_nothing(seed)).unwrap();
+    let live = model.allocate(layout(size), false, quiet).expect("memory is not short");
+    model.os().touch(live.p, size);
+    live
+}
+
+/// Bytes that had to be faulted in so far.
+fn fresh(model: &Model<Fake>) -> u64 {
+    model.cache.snapshot().fresh
+}
+
+/// Free bytes that are kept.
+fn cached(model: &Model<Fake>) -> usize {
+    model.cache.stacked() + model.cache.heap.books().dirty
+}
+
+/// Rounds in which a peak is out once, and then small blocks until `times` peaks have been allocated. Gives the rounds
+/// in which memory was faulted in.
+fn rounds_that_fault(config: Config, times: usize, rounds: usize) -> Vec<usize> {
+    let (piece, pieces, small) = (8 * MIB, 12, MIB);
+    let model = Model::new(fake(2 << 30), 512 * MIB, config);
+    let mut faulted = Vec::new();
+    for round in 0..rounds {
+        let before = fresh(&model);
+        let peak: Vec<Live> = (0..pieces).map(|_| touched(&model, piece)).collect();
+        peak.into_iter().for_each(|live| model.free(live));
+        for _ in 0..(times - 1) * pieces * piece / small {
+            let p = model.cache.allocate(layout(small), &config, |_| ());
+            assert!(!p.is_null());
+            model.cache.deallocate(p, layout(small));
+        }
+        // A few granules at the edges of what was purged by whole chunks are no fault of the limits.
+        if fresh(&model) - before > 2 * CHUNK as u64 {
+            faulted.push(round);
+        }
+    }
+    finish(&model, Vec::new(), true);
+    faulted
+}
+
+#[test]
+fn a_peak_that_returns_faults_in_the_first_rounds_alone() {
+    for config in [Config::new(), Config::new().moves(Moves::Never)] {
+        assert_eq!(rounds_that_fault(config, 2, 40), [0]);
+        for (times, rounds) in [(20, 40), (200, 24)] {
+            let faulted = rounds_that_fault(config, times, rounds);
+            assert!(faulted.len() <= 6 && faulted.iter().all(|&r| r <= 8), "{times}: {faulted:?}");
+        }
+    }
+}
+
+#[test]
+fn a_peak_that_never_returns_is_given_up() {
+    let model = Model::new(fake(2 << 30), 512 * MIB, Config::new());
+    let peak: Vec<Live> = (0..12).map(|_| touched(&model, 8 * MIB)).collect();
+    peak.into_iter().for_each(|live| model.free(live));
+    assert!(cached(&model) >= 96 * MIB);
+    for _ in 0..64 * 96 {
+        let live = touched(&model, MIB);
+        model.free(live);
+    }
+    // What is left is what the small blocks need, and whole chunks at its ends.
+    assert!(cached(&model) <= 4 * CHUNK, "{} MiB", cached(&model) / MIB);
+    assert!(model.os().resident_bytes() <= 6 * CHUNK, "{} MiB", model.os().resident_bytes() / MIB);
+    finish(&model, Vec::new(), true);
+}
+
+/// Does a drawn sequence with all blocks touched, and shows after every operation what it was, the bytes out and
+/// the model.
+fn watch(config: Config, seed: u64, mut seen: impl FnMut(Op, usize, &Model<Fake>)) {
+    let model = Model::new(fake(2 << 30), 512 * MIB, config);
+    let mut blocks: Vec<Live> = Vec::new();
+    for (turn, op) in drawn(seed, 200, 24 * MIB).into_iter().enumerate() {
+        // Softened memory is the kernel's to take, and counts as kept no more.
+        if matches!(op, Op::Soften | Op::Reclaim) {
+            continue;
+        }
+        one(&model, op, &mut blocks, 128 * MIB, mix(seed ^ turn as u64));
+        blocks.iter().for_each(|live| model.os().touch(live.p, live.layout.size()));
+        seen(op, blocks.iter().map(|live| live.block().len).sum(), &model);
+    }
+    finish(&model, blocks, true);
+}
+
+#[test]
+fn what_is_out_and_kept_stays_under_the_peak_by_whole_chunks() {
+    for config in [Config::new(), Config::new().moves(Moves::Never)] {
+        for seed in 0..u64::from(times(6)) {
+            let (mut pieces_max, mut before) = (0, 0);
+            watch(config, seed, |op, _, model| {
+                let (mut pieces, mut whole) = (0, 0);
+                model.cache.heap.pieces(|span, state| {
+                    if state == State::Dirty {
+                        whole += span.inner(CHUNK).len;
+                        pieces += 1;
+                    }
+                });
+                pieces_max = pieces_max.max(pieces);
+                let level = model.cache.heap.level();
+                let total = model.cache.limits.lock(model.os()).total();
+                let beyond = (level.out + level.dirty).saturating_sub(total);
+                // The policy purges no part of a chunk: each piece may keep less than one at either end.
+                assert!(beyond <= (pieces_max + 1) * 2 * CHUNK, "{} KiB after {op:?}", beyond / KIB);
+                // An allocation goes no further beyond while there is a chunk to purge. (A block that is copied is out
+                // twice for a moment, and what it leaves then borders on what could not be purged before.)
+                assert!(
+                    beyond <= before || whole == 0 || !matches!(op, Op::Allocate { .. }),
+                    "{} KiB after {op:?}, with {} KiB in whole chunks",
+                    beyond / KIB,
+                    whole / KIB
+                );
+                before = beyond;
+            });
+        }
+    }
+}
+
+#[test]
+fn no_more_is_resident_than_the_books_say() {
+    for seed in 0..u64::from(times(4)) {
+        watch(Config::new(), seed, |op, out, model| {
+            let resident = model.os().resident_bytes();
+            // The books' own memory: nodes, words per chunk, shards.
+            let books = 4 * MIB;
+            assert!(resident <= out + cached(model) + books, "{} KiB after {op:?}", resident / KIB);
+        });
+    }
+}
+
+#[test]
+fn a_ceiling_is_kept_after_every_operation() {
+    for ceiling in [0, 3 * MIB, 20 * MIB, 64 * MIB] {
+        for seed in 0..u64::from(times(3)) {
+            watch(Config::new().cache_bytes(ceiling), seed, |op, _, model| {
+                assert!(cached(model) <= ceiling, "{} of {ceiling} after {op:?}", cached(model));
+            });
+        }
+    }
+}
+
+#[test]
+fn a_ceiling_is_a_promise_however_much_is_allocated_and_however_long_the_pause() {
+    let ceiling = 64 * MIB;
+    let model = Model::new(fake(2 << 30), 512 * MIB, Config::new().cache_bytes(ceiling));
+    let blocks: Vec<Live> = (0..12).map(|_| touched(&model, 8 * MIB)).collect();
+    blocks.into_iter().for_each(|live| model.free(live));
+    let kept = cached(&model);
+    // The rest is the stacks' share, and for blocks that fit on them.
+    assert!(kept >= ceiling / STACKS_SHARE && kept <= ceiling);
+    for turn in 0..4_000 {
+        let live = touched(&model, MIB + turn % 7 * 100 * KIB);
+        model.free(live);
+        model.os().pass(1 << 40);
+    }
+    assert!(cached(&model) >= kept, "{} KiB went", (kept - cached(&model)) / KIB);
+    finish(&model, Vec::new(), true);
+}
+
+#[test]
+fn under_five_percent_of_room_the_cache_shrinks_by_what_is_missing() {
+    for config in [Config::new(), Config::new().cache_bytes(1 << 30)] {
+        let os = fake(2 << 30);
+        let model = Model::new(os.clone(), 512 * MIB, config);
+        let blocks: Vec<Live> = (0..24).map(|_| touched(&model, 8 * MIB)).collect();
+        blocks.into_iter().for_each(|live| model.free(live));
+        let kept = cached(&model);
+        assert!(kept >= 192 * MIB);
+        let shrunk = |left, looks| {
+            os.set_room(Some(Room { limit: 1000 * MIB, left }));
+            for _ in 0..looks {
+                os.pass(1 << 30);
+                (0..70).for_each(|_| model.free(touched(&model, MIB)));
+            }
+            kept - cached(&model)
+        };
+        assert_eq!(shrunk(60 * MIB, 2), 0, "enough is left");
+        let missing = shrunk(20 * MIB, 1);
+        assert!((30 * MIB..=30 * MIB + CHUNK).contains(&missing), "{} KiB went", missing / KIB);
+        // As long as nothing helps, all of it goes.
+        let all = shrunk(0, 8);
+        assert!(kept - all <= 4 * CHUNK, "{} KiB stay", (kept - all) / KIB);
+        finish(&model, Vec::new(), true);
+    }
+}
