@@ -32,6 +32,12 @@ impl Default for Hooks {
     }
 }
 
+/// No further warm round starts after this much time in them: who is ten times slower than the best need not be known
+/// as well, and would take most of the time.
+const BUDGET_SECONDS: f64 = 1.0;
+/// Warm rounds that are run whatever they take.
+const ROUNDS_MIN: u32 = 3;
+
 #[derive(Parser, Debug)]
 struct Arguments {
     #[arg(long)]
@@ -67,10 +73,17 @@ fn run(arguments: &Arguments, hooks: &Hooks) -> Result<(), Error> {
     let mut case = pattern.prepare(scale);
     let warm = arguments.rounds.unwrap_or(case.rounds);
     let mut rounds = Vec::with_capacity(warm as usize + 1);
+    let mut spent = 0.0;
     for number in 0..=warm {
+        if number > ROUNDS_MIN && spent > BUDGET_SECONDS && arguments.rounds.is_none() {
+            break;
+        }
         let mut watch = Watch::default();
         let mut live = 0;
         (hooks.around_round)(&mut || live = (case.round)(&mut watch));
+        if number > 0 {
+            spent += watch.seconds;
+        }
         rounds.push(Round {
             round: number,
             seconds: watch.seconds,

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::{Case, Pattern, size};
 use crate::block::{add_dense, check_dense, check_filled, filled, zeroed};
-use crate::scale::{GIB, MIB, Scale};
+use crate::scale::{GIB, KIB, MIB, Scale};
 
 const SIZES: [usize; 5] = [MIB, 8 * MIB, 64 * MIB, 512 * MIB, 2 * GIB];
 /// What a round moves in all, unless a single block is larger.
@@ -27,10 +27,14 @@ pub(super) fn list() -> Vec<Pattern> {
         let name = format!("dense-shared/{}", size(bytes));
         list.push(Pattern::new(name, about, move |scale| dense_shared(scale, bytes)));
     }
-    for bytes in [6 * MIB, 64 * MIB, 512 * MIB] {
-        let about = format!("16 zeroed blocks of {} at once, one word in 64 KiB added to", size(bytes));
-        list.push(Pattern::new(format!("sparse/{}", size(bytes)), about, move |scale| sparse(scale, bytes)));
+    for (count, bytes) in [(16, 6 * MIB), (16, 64 * MIB), (4, 512 * MIB)] {
+        let about = format!("{count} zeroed blocks of {} at once, 16 words of each added to", size(bytes));
+        let touched = move |scale: Scale| scale.bytes(bytes) / 16;
+        let name = format!("sparse/{}", size(bytes));
+        list.push(Pattern::new(name, about, move |scale| sparse(scale, count, bytes, touched(scale))));
     }
+    let about = "16 zeroed blocks of 64M at once, one word in 64 KiB added to";
+    list.push(Pattern::new("strided/64M", about, |scale| sparse(scale, 16, 64 * MIB, 64 * KIB)));
     let about = "filled, zeroed and dense, zeroed and sparse in turn, at 2, 16 and 96 MiB";
     list.push(Pattern::new("mixed", about, mixed));
     let about = "8 vectors with room for 64 MiB each, half of which is used";
@@ -91,44 +95,37 @@ fn dense_shared(scale: Scale, full: usize) -> Case {
     })
 }
 
-/// Words that are touched in a zeroed block that is hardly used: one in 64 KiB.
-fn touch_sparse(block: &mut [u64], seed: u64) {
-    for word in block.iter_mut().step_by(8192) {
+/// Adds to one word in `step` bytes.
+fn touch_sparse(block: &mut [u64], step: usize, seed: u64) {
+    for word in block.iter_mut().step_by(step / 8) {
         *word = word.wrapping_add(seed | 1);
     }
     black_box(block);
 }
 
-fn check_sparse(block: &[u64], seed: u64, scale: Scale) {
-    let stride = if scale.quick { 1 } else { 4096 };
-    for (i, &word) in block.iter().enumerate().step_by(stride) {
-        let wanted = if i % 8192 == 0 { seed | 1 } else { 0 };
-        // A read of a place that was never written is as cheap as it gets, but not free: hence the stride.
+/// Checks what was touched, and in a quick run also that all the rest is zero.
+fn check_sparse(block: &[u64], step: usize, seed: u64, scale: Scale) {
+    let step = step / 8;
+    for (i, &word) in block.iter().enumerate().step_by(if scale.quick { 1 } else { step }) {
+        let wanted = if i % step == 0 { seed | 1 } else { 0 };
         assert_eq!(word, wanted, "word {i} of a zeroed block of {} words", block.len());
     }
 }
 
-fn sparse(scale: Scale, full: usize) -> Case {
+fn sparse(scale: Scale, count: usize, full: usize, step: usize) -> Case {
     let bytes = scale.bytes(full);
     Case::new(scale.rounds(30), move |watch| {
         watch.timed(|| {
-            let mut blocks: Vec<Vec<u64>> = (0..16).map(|_| zeroed(bytes)).collect();
+            let mut blocks: Vec<Vec<u64>> = (0..count).map(|_| zeroed(bytes)).collect();
             for (block, seed) in blocks.iter_mut().zip(0..) {
-                touch_sparse(block, seed);
+                touch_sparse(block, step, seed);
             }
-            if scale.quick {
-                for (block, seed) in blocks.iter().zip(0..) {
-                    check_sparse(block, seed, scale);
-                }
+            for (block, seed) in blocks.iter().zip(0..) {
+                check_sparse(block, step, seed, scale);
             }
         });
-        16 * touched_sparse(bytes)
+        count * bytes
     })
-}
-
-/// Memory that [`touch_sparse`] makes the kernel give out: one small page for each word.
-const fn touched_sparse(bytes: usize) -> usize {
-    bytes.div_ceil(64 * 1024) * 4096
 }
 
 fn mixed(scale: Scale) -> Case {
@@ -142,8 +139,8 @@ fn mixed(scale: Scale) -> Case {
                 check_dense(&block, u64::from(turn), scale);
                 drop(block);
                 let mut block = zeroed(bytes);
-                touch_sparse(&mut block, u64::from(turn));
-                check_sparse(&block, u64::from(turn), scale);
+                touch_sparse(&mut block, bytes / 16, u64::from(turn));
+                check_sparse(&block, bytes / 16, u64::from(turn), scale);
             }
         });
         sizes[2]

@@ -10,11 +10,16 @@
 //! To add one: a function in the file of its kind that returns a [`Case`], and a line in that file's `list`.
 
 mod churn;
+mod field;
 mod fill;
 mod growth;
+mod load;
 mod shape;
 mod small;
 mod threads;
+mod transform;
+
+pub use load::CURVES;
 
 use crate::scale::Scale;
 use crate::watch::Watch;
@@ -90,7 +95,16 @@ impl Pattern {
 /// Every pattern, in the order of the tables.
 #[must_use]
 pub fn all() -> Vec<Pattern> {
-    let lists = [fill::list(), growth::list(), shape::list(), churn::list(), threads::list(), small::list()];
+    let lists = [
+        fill::list(),
+        growth::list(),
+        shape::list(),
+        churn::list(),
+        threads::list(),
+        transform::list(),
+        small::list(),
+        load::list(),
+    ];
     lists.into_iter().flatten().collect()
 }
 
