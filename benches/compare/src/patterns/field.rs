@@ -143,7 +143,7 @@ mod tests {
             let mut random = Random::new(u64::from(log));
             let coefficients: Vec<u64> = (0..1 << log).map(|_| random.next_word() % MODULUS).collect();
             let mut values = coefficients.clone();
-            transform(&mut values, &powers(root(log), values.len() / 2));
+            transform(&mut values, &powers(root(log), coefficients.len() / 2));
             for (i, &value) in (0..).zip(&values) {
                 assert_eq!(value, evaluate(&coefficients, pow(root(log), i)), "value {i} of 2^{log}");
             }
