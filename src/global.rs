@@ -1,21 +1,20 @@
-//! `NAlloc`: what a binary installs. It routes each request by its `Layout`, turns blocks into pointers and
-//! back, and climbs the ladder of `realloc`.
+//! `NAlloc`: what a binary installs. It routes each request by its `Layout`, and starts the engine.
 //!
-//! The one `static` of the engine is here. Nothing here panics, unwinds or allocates; what the kernel refuses is
-//! answered with null, and a failed `realloc` leaves the old block as it was.
+//! The one `static` of the engine is here; what a large request comes to is in `large`. Nothing here panics, unwinds
+//! or allocates; what the kernel refuses is answered with null, and a failed `realloc` leaves the old block as it was.
 
-#![expect(unsafe_code, reason = "GlobalAlloc is an unsafe trait, and memory is copied and zeroed")]
+#![expect(unsafe_code, reason = "GlobalAlloc is an unsafe trait, and blocks that change sides are copied")]
+
+mod large;
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr;
 use std::alloc::System;
 
-use crate::cache::{Cache, Grown, Handed};
+use crate::cache::{Cache, Started};
 use crate::config::Config;
-use crate::geometry::{Block, LARGE_FROM, SizeClass, is_large};
-use crate::heap::Span;
-use crate::os::{self, GRANULE, Linux};
-use crate::zeroing::write_zeros;
+use crate::geometry::{LARGE_FROM, is_large};
+use crate::os::{self, Linux};
 
 /// The engine of this process.
 pub(crate) static ENGINE: Cache<Linux> = Cache::new(Linux);
@@ -96,13 +95,9 @@ impl Default for NAlloc {
     }
 }
 
-/// The pointer to an address of the engine's memory.
-fn pointer(address: usize) -> *mut u8 {
-    ptr::with_exposed_provenance_mut(address)
-}
-
-/// Has the engine hold still around every fork, and glibc keep what it would give back and take again.
-fn hook_slow(tune_glibc: bool) {
+/// Makes the rest of the process know of the engine, which has just started: it holds still around every fork,
+/// `Arena` gets the same huge pages, and glibc keeps what it would give back and take again.
+fn hook_slow(started: Started) {
     /// What glibc's own tuning comes to at most, and would come to if it saw large blocks freed
     /// (`DEFAULT_MMAP_THRESHOLD_MAX` of malloc.c, and twice that).
     const MMAP_THRESHOLD: usize = 32 << 20;
@@ -120,119 +115,9 @@ fn hook_slow(tune_glibc: bool) {
     }
     // Without the hooks (no memory for libc's list) a fork while another thread allocates may hang the child.
     let _ = os::at_fork(prepare, parent, child);
-    if tune_glibc {
+    os::set_huge(started.huge);
+    if started.tune_glibc {
         os::keep_small_top(TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD);
-    }
-}
-
-impl<S> NAlloc<S> {
-    #[cold]
-    fn take_slow(&self, block: Block, layout: Layout, zeroed: bool) -> Option<Handed> {
-        if !ENGINE.has_started() {
-            let started = ENGINE.start(&self.config)?;
-            if started.first {
-                hook_slow(started.tune_glibc);
-            }
-        }
-        ENGINE.take_slow(block, layout.size(), zeroed)
-    }
-
-    #[inline]
-    fn take(&self, layout: Layout) -> *mut u8 {
-        let Some(block) = Block::of(layout) else { return ptr::null_mut() };
-        if block.align == GRANULE
-            && let Some(class) = SizeClass::of(block.len)
-            && let Some((start, turn)) = ENGINE.take(class, layout.size())
-        {
-            return pointer(start + Block::colour(turn, layout));
-        }
-        match self.take_slow(block, layout, false) {
-            Some(handed) => pointer(handed.start + Block::colour(handed.turn, layout)),
-            None => ptr::null_mut(),
-        }
-    }
-
-    fn take_zeroed(&self, layout: Layout) -> *mut u8 {
-        let Some(block) = Block::of(layout) else { return ptr::null_mut() };
-        if block.align == GRANULE
-            && let Some(class) = SizeClass::of(block.len)
-            && let Some((start, turn)) = ENGINE.take(class, layout.size())
-        {
-            let p = pointer(start + Block::colour(turn, layout));
-            // SAFETY: the block is ours until it is handed out, and `size` bytes fit behind the colour (G2).
-            unsafe { p.write_bytes(0, layout.size()) };
-            ENGINE.zeroed(layout.size());
-            return p;
-        }
-        let Some(handed) = self.take_slow(block, layout, true) else {
-            return ptr::null_mut();
-        };
-        let p = pointer(handed.start + Block::colour(handed.turn, layout));
-        // SAFETY: as above; what is not in `unclean` reads as zero (H2).
-        let written = unsafe {
-            write_zeros(&handed.unclean, Span::new(p.addr(), layout.size()), ENGINE.last_level_cache())
-        };
-        ENGINE.zeroed(written);
-        p
-    }
-
-    #[inline]
-    fn give(&self, p: *mut u8, layout: Layout) {
-        // No large request was ever served without a block.
-        let Some(block) = Block::of(layout) else { return };
-        ENGINE.give(Block::start(p.expose_provenance(), layout), block.len, layout.size());
-    }
-
-    /// Resizes a large block that stays large.
-    fn resize(&self, p: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
-        let (Some(old_block), Some(block)) = (Block::of(layout), Block::of(new)) else {
-            return ptr::null_mut();
-        };
-        let span = Span::new(Block::start(p.expose_provenance(), layout), old_block.len.bytes());
-        if block.len == old_block.len || (block.len < old_block.len && ENGINE.shrink(span, block.len)) {
-            ENGINE.resized(layout.size(), new.size());
-            return p;
-        }
-        if block.len < old_block.len {
-            return ptr::null_mut();
-        }
-        let colour = p.addr() - span.start;
-        match ENGINE.grow(span, block) {
-            Grown::InPlace => {
-                ENGINE.resized(layout.size(), new.size());
-                p
-            }
-            Grown::Moved(moved) => {
-                let start = moved.span.start + colour;
-                let end = p.addr() + layout.size();
-                // The two ends of the old block that are not whole chunks, and what the kernel refused to move.
-                for part in [
-                    Span::between(p.addr(), moved.moved.start),
-                    Span::between(moved.moved.end().max(p.addr()), end),
-                ] {
-                    // SAFETY: `part` lies in the old block, which its caller owns and gives up; its place in the
-                    // new block is ours and accessible; the two blocks do not overlap (H1).
-                    unsafe {
-                        pointer(part.start - p.addr() + start)
-                            .copy_from_nonoverlapping(pointer(part.start), part.len);
-                    }
-                    ENGINE.copied(part.len);
-                }
-                ENGINE.finish_move(span, moved);
-                ENGINE.resized(layout.size(), new.size());
-                pointer(start)
-            }
-            Grown::Copy(start) => {
-                let to = pointer(start + colour);
-                // SAFETY: as above.
-                unsafe { to.copy_from_nonoverlapping(p, layout.size()) };
-                ENGINE.copied(layout.size());
-                ENGINE.give(span.start, old_block.len, 0);
-                ENGINE.resized(layout.size(), new.size());
-                to
-            }
-            Grown::Refused => ptr::null_mut(),
-        }
     }
 }
 
@@ -243,7 +128,7 @@ unsafe impl<S: GlobalAlloc> GlobalAlloc for NAlloc<S> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_large(layout, LARGE_FROM) {
-            return self.take(layout);
+            return ENGINE.allocate(layout, &self.config, hook_slow);
         }
         // SAFETY: as our caller promised.
         unsafe { self.small.alloc(layout) }
@@ -252,7 +137,7 @@ unsafe impl<S: GlobalAlloc> GlobalAlloc for NAlloc<S> {
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if is_large(layout, LARGE_FROM) {
-            return self.take_zeroed(layout);
+            return ENGINE.allocate_zeroed(layout, &self.config, hook_slow);
         }
         // SAFETY: as our caller promised.
         unsafe { self.small.alloc_zeroed(layout) }
@@ -261,7 +146,7 @@ unsafe impl<S: GlobalAlloc> GlobalAlloc for NAlloc<S> {
     #[inline]
     unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
         if is_large(layout, LARGE_FROM) {
-            return self.give(p, layout);
+            return ENGINE.deallocate(p, layout);
         }
         // SAFETY: as our caller promised; the small side served this layout (G1).
         unsafe { self.small.dealloc(p, layout) }
@@ -270,7 +155,7 @@ unsafe impl<S: GlobalAlloc> GlobalAlloc for NAlloc<S> {
     unsafe fn realloc(&self, p: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         let Ok(new) = Layout::from_size_align(new_size, layout.align()) else { return ptr::null_mut() };
         match (is_large(layout, LARGE_FROM), is_large(new, LARGE_FROM)) {
-            (true, true) => self.resize(p, layout, new),
+            (true, true) => ENGINE.reallocate(p, layout, new),
             // SAFETY: as our caller promised; the small side served this layout and serves the new one (G1).
             (false, false) => unsafe { self.small.realloc(p, layout, new_size) },
             _ => {

@@ -9,8 +9,7 @@
 
 mod lock;
 
-#[expect(unused_imports, reason = "the layers that use it are on their way")]
-pub(crate) use lock::{Guard, Lock};
+pub(crate) use lock::{Guard, Latch, Lock, Nap};
 
 #[cfg(not(all(test, loom)))]
 pub(crate) use core::{hint::spin_loop, sync::atomic};
@@ -33,4 +32,6 @@ pub(crate) trait Park {
     fn wait(&self, word: &AtomicU32, expected: u32);
     /// Wakes one thread that sleeps on `word`, if there is one.
     fn wake_one(&self, word: &AtomicU32);
+    /// Sleeps for about 50 microseconds.
+    fn nap(&self);
 }

@@ -79,9 +79,9 @@ impl Zeroing {
         }
     }
 
-    /// Learns that of a block of `len` bytes that was handed out untouched, `resident` have been touched.
-    pub(crate) fn learn(&self, len: usize, resident: usize) {
-        let share = (resident.min(len) / (len / WHOLE).max(1)).min(WHOLE);
+    /// Learns that of a block of `len` bytes that was handed out untouched, `resident` of `seen` have been touched.
+    pub(crate) fn learn(&self, len: usize, resident: usize, seen: usize) {
+        let share = (resident.saturating_mul(WHOLE) / seen.max(1)).min(WHOLE);
         let slot = self.touched_of(len);
         let before = slot.load(Ordering::Relaxed);
         // A quarter of what is new: four blocks change its mind.
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn what_is_touched_densely_is_written_and_looked_at_again() {
         let zeroing = Zeroing::new();
-        zeroing.learn(8 * MIB, 8 * MIB);
+        zeroing.learn(8 * MIB, 8 * MIB, 8 * MIB);
         let ways: Vec<_> = (0..64).map(|_| zeroing.way(8 * MIB)).collect();
         assert_eq!(ways.iter().filter(|&&w| w == Way::Kernel).count(), 2);
     }
@@ -177,11 +177,11 @@ mod tests {
     #[test]
     fn what_is_barely_touched_is_left_to_the_kernel_until_it_is_not() {
         let zeroing = Zeroing::new();
-        zeroing.learn(6 * MIB, 4096);
+        zeroing.learn(6 * MIB, 4096, 4 * MIB);
         assert!((0..64).all(|_| zeroing.way(6 * MIB) == Way::Kernel));
         assert_eq!(zeroing.absent(6 * MIB), 6 * MIB);
         for _ in 0..16 {
-            zeroing.learn(6 * MIB, 6 * MIB);
+            zeroing.learn(6 * MIB, 6 * MIB, 6 * MIB);
         }
         assert_eq!(zeroing.absent(6 * MIB), 0);
         assert!((0..64).any(|_| zeroing.way(6 * MIB) == Way::Written));

@@ -103,10 +103,11 @@ impl<O: Os> Cache<O> {
             self.shards().iter().map(|s| get(which(&s.counts))).sum()
         };
         let live = self.live();
+        let (stack_hits, slow): (u64, u64) = (sum(|c| &c.stack_hits), sum(|c| &c.slow_allocations));
         Snapshot {
-            allocations: sum(|c| &c.allocations),
+            allocations: stack_hits + slow,
             frees: sum(|c| &c.frees),
-            stack_hits: sum(|c| &c.stack_hits),
+            stack_hits,
             stolen: get(&self.tally.stolen),
             runs: get(&self.tally.runs),
             gathered: get(&self.tally.gathered),

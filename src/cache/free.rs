@@ -8,7 +8,7 @@ use super::{Cache, shard};
 use crate::geometry::{Granules, SizeClass};
 use crate::heap::{Span, Unit};
 use crate::os::{CHUNK, Os};
-use crate::sync::atomic::Ordering;
+use crate::sync::{Guard, Nap, atomic::Ordering};
 
 /// Untouched parts of a block that are told apart when it is freed.
 const ABSENT_PARTS: usize = 7;
@@ -40,7 +40,7 @@ impl<O: Os> Cache<O> {
     #[cold]
     fn give_slow(
         &self,
-        mut stacks: crate::sync::Guard<'_, shard::Stacks, O>,
+        mut stacks: Guard<'_, shard::Stacks, O, Nap>,
         shard: &shard::Shard,
         class: SizeClass,
         start: usize,
@@ -87,7 +87,7 @@ impl<O: Os> Cache<O> {
         let step = (span.len / STEPS).next_multiple_of(CHUNK).max(CHUNK);
         let mut absent = [Span::default(); ABSENT_PARTS];
         let mut count = 0_usize;
-        let mut resident = span.len - chunks.len;
+        let mut resident = 0;
         let mut at = chunks.start;
         while at < chunks.end() {
             let part = Span::between(at, (at + step).min(chunks.end()));
@@ -110,7 +110,8 @@ impl<O: Os> Cache<O> {
                 None => {}
             }
         }
-        self.zeroing.learn(span.len, resident);
+        // Its ends share huge pages with others and tell nothing.
+        self.zeroing.learn(span.len, resident, chunks.len);
         if count == 0 {
             self.given(self.heap.give(&[span]));
         } else {

@@ -25,10 +25,10 @@ use crate::config::{Config, Settings};
 use crate::geometry::SizeClass;
 use crate::heap::{PageHeap, Setup, Unclean};
 use crate::limits::Limits;
-use crate::os::{self, GRANULE, Os};
+use crate::os::{self, GRANULE, Huge, Os};
 use crate::sync::{
     Lock,
-    atomic::{AtomicPtr, AtomicUsize, Ordering},
+    atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
 };
 use crate::zeroing::Zeroing;
 use count::Tally;
@@ -73,6 +73,8 @@ pub(crate) struct Started {
     pub(crate) first: bool,
     /// Whether glibc is to be told to keep its heap top.
     pub(crate) tune_glibc: bool,
+    /// The huge-page advice in force.
+    pub(crate) huge: Huge,
 }
 
 /// Guards the start.
@@ -90,6 +92,8 @@ pub(crate) struct Cache<O: Os> {
     shards_in_fork: AtomicPtr<Shard>,
     /// Fresh memory since the last look at what the host has left, in bytes.
     since_look: AtomicUsize,
+    /// When that was, in nanoseconds of the clock.
+    last_look: AtomicU64,
     /// In bytes, 0 where unknown.
     last_level_cache: AtomicUsize,
     /// The next thread's shard.
@@ -103,16 +107,24 @@ pub(crate) struct Cache<O: Os> {
     zeroing: Zeroing,
     host: Lock<Host>,
     tally: Tally,
+    /// Address space to set aside at first, at least, in bytes.
+    reserve_min: usize,
 }
 
 impl<O: Os> Cache<O> {
     pub(crate) const fn new(os: O) -> Self {
+        Self::with_reserve(os, *RESERVE.start())
+    }
+
+    /// As [`Cache::new`], with `reserve_min` bytes of address space set aside at first, at least.
+    const fn with_reserve(os: O, reserve_min: usize) -> Self {
         Self {
             heap: PageHeap::new(os),
             shards: AtomicPtr::new(core::ptr::null_mut()),
             shard_count: AtomicUsize::new(0),
             shards_in_fork: AtomicPtr::new(core::ptr::null_mut()),
             since_look: AtomicUsize::new(0),
+            last_look: AtomicU64::new(0),
             last_level_cache: AtomicUsize::new(0),
             next: AtomicUsize::new(0),
             shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
@@ -122,6 +134,7 @@ impl<O: Os> Cache<O> {
             zeroing: Zeroing::new(),
             host: Lock::new(Host { started: false }),
             tally: Tally::new(),
+            reserve_min,
         }
     }
 
@@ -148,7 +161,7 @@ impl<O: Os> Cache<O> {
     pub(crate) fn start(&self, config: &Config) -> Option<Started> {
         let mut host = self.host.lock(self.os());
         if host.started {
-            return Some(Started { first: false, tune_glibc: false });
+            return Some(Started { first: false, tune_glibc: false, huge: Huge::Leave });
         }
         let os = self.os();
         let facts = os.facts();
@@ -162,14 +175,13 @@ impl<O: Os> Cache<O> {
             unsafe { shards.add(i).write(Shard::new()) };
         }
         let huge = facts.advice(settings.thp);
-        os::set_huge(huge);
         self.heap.start(Setup {
             page: facts.page,
             huge,
             moves: facts.moving(settings.moves),
             residency: facts.residency,
             soften: facts.soften,
-            reserve: facts.ram.saturating_mul(16).clamp(*RESERVE.start(), *RESERVE.end()),
+            reserve: facts.ram.saturating_mul(16).clamp(self.reserve_min, *RESERVE.end()),
         });
         *host = Host { started: true };
         self.last_level_cache.store(facts.last_level_cache, Ordering::Relaxed);
@@ -177,7 +189,7 @@ impl<O: Os> Cache<O> {
         self.shard_count.store(count, Ordering::Relaxed);
         // Release: pairs with the acquire in `is_ready` and `shard`.
         self.shards.store(shards, Ordering::Release);
-        Some(Started { first: true, tune_glibc: settings.tune_glibc })
+        Some(Started { first: true, tune_glibc: settings.tune_glibc, huge })
     }
 
     /// Before the first request, and under the lock of `host`.
@@ -243,7 +255,6 @@ impl<O: Os> Cache<O> {
         let mut stacks = shard.lock(self.os());
         let start = stacks.pop(class, &shard.counts)?;
         let (turn, tick) = stacks.count(requested);
-        shard::bump(&shard.counts.allocations, 1);
         shard::bump(&shard.counts.stack_hits, 1);
         shard::bump(&shard.counts.live, requested as u64);
         drop(stacks);

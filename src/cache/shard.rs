@@ -7,7 +7,7 @@ use crate::geometry::{Granules, SizeClass};
 use crate::heap::Span;
 use crate::os::Os;
 use crate::sync::{
-    Guard, Lock,
+    Guard, Latch, Nap,
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
@@ -37,7 +37,8 @@ pub(super) struct Stacks {
 /// anybody.
 #[derive(Default)]
 pub(super) struct Counts {
-    pub(super) allocations: AtomicU64,
+    /// Allocations served otherwise.
+    pub(super) slow_allocations: AtomicU64,
     pub(super) frees: AtomicU64,
     /// Allocations served from this shard's stacks.
     pub(super) stack_hits: AtomicU64,
@@ -52,7 +53,7 @@ pub(super) struct Counts {
 /// Two cache lines apart: processors fetch lines in pairs.
 #[repr(align(128))]
 pub(crate) struct Shard {
-    pub(super) stacks: Lock<Stacks>,
+    pub(super) stacks: Latch<Stacks>,
     pub(super) counts: Counts,
 }
 
@@ -60,10 +61,10 @@ impl Shard {
     pub(super) fn new() -> Self {
         let empty = Stack { len: 0, starts: [0; STACK_MAX] };
         let stacks = Stacks { stacks: [empty; SizeClass::COUNT], bytes: 0, turn: 0, until_tick: TICK };
-        Self { stacks: Lock::new(stacks), counts: Counts::default() }
+        Self { stacks: Latch::new(stacks), counts: Counts::default() }
     }
 
-    pub(super) fn lock<'a, O: Os>(&'a self, os: &'a O) -> Guard<'a, Stacks, O> {
+    pub(super) fn lock<'a, O: Os>(&'a self, os: &'a O) -> Guard<'a, Stacks, O, Nap> {
         self.stacks.lock(os)
     }
 }
@@ -161,9 +162,5 @@ impl Stacks {
         self.bytes -= count * len.bytes();
         counts.stacked.store(self.bytes, Ordering::Relaxed);
         count
-    }
-
-    pub(super) const fn bytes(&self) -> usize {
-        self.bytes
     }
 }

@@ -12,6 +12,9 @@ use crate::zeroing::Way;
 /// Fresh memory between two looks at what the container or host has left, in bytes; a look reads files.
 const LOOK_EVERY: usize = 256 << 20;
 
+/// Nanoseconds after which a request that tells the limits looks too: a look takes a quarter of a millisecond.
+const LOOK_AFTER: u64 = 250_000_000;
+
 /// The most that one request purges for the decay of a forgotten peak, in bytes: a purge of this size takes
 /// a quarter of a millisecond, and the next request goes on.
 const SLICE: usize = 64 << 20;
@@ -50,7 +53,7 @@ impl<O: Os> Cache<O> {
         let Some(shard) = self.shard() else { return 0 };
         let mut stacks = shard.lock(self.os());
         let (turn, tick) = stacks.count(requested);
-        shard::bump(&shard.counts.allocations, 1);
+        shard::bump(&shard.counts.slow_allocations, 1);
         shard::bump(&shard.counts.live, requested as u64);
         drop(stacks);
         if tick {
@@ -187,7 +190,8 @@ impl<O: Os> Cache<O> {
     #[cold]
     pub(super) fn tick_slow(&self, bytes: usize) {
         self.tally.live_peak.fetch_max(self.live(), Ordering::Relaxed);
-        if self.since_look.fetch_add(bytes / 16, Ordering::Relaxed) > LOOK_EVERY {
+        // Relaxed: whoever is a moment late looks once more.
+        if self.os().now().saturating_sub(self.last_look.load(Ordering::Relaxed)) > LOOK_AFTER {
             self.look_slow();
         }
         let level = self.heap.level();
@@ -206,7 +210,9 @@ impl<O: Os> Cache<O> {
     /// Looks at what the container or host has left.
     #[cold]
     fn look_slow(&self) {
+        // Relaxed: as in `tick_slow`.
         self.since_look.store(0, Ordering::Relaxed);
+        self.last_look.store(self.os().now(), Ordering::Relaxed);
         if let Some(room) = self.os().room() {
             self.limits.lock(self.os()).room(room.limit, room.left);
         }

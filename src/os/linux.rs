@@ -150,6 +150,14 @@ impl Linux {
 }
 
 impl Park for Linux {
+    fn nap(&self) {
+        let _keep = KeepErrno::new();
+        let t = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
+        // SAFETY: `t` is a valid timespec; the remainder is not asked for.
+        // libc's wrapper is a cancellation point.
+        unsafe { libc::syscall(libc::SYS_nanosleep, &t, core::ptr::null_mut::<libc::timespec>()) };
+    }
+
     fn wait(&self, word: &AtomicU32, expected: u32) {
         Self::futex(word, libc::FUTEX_WAIT, expected);
     }
@@ -294,14 +302,6 @@ impl Os for Linux {
         // SAFETY: `t` is a valid timespec to write to.
         unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
         t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-    }
-
-    fn nap(&self) {
-        let _keep = KeepErrno::new();
-        let t = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
-        // SAFETY: `t` is a valid timespec; the remainder is not asked for.
-        // libc's wrapper is a cancellation point.
-        unsafe { libc::syscall(libc::SYS_nanosleep, &t, core::ptr::null_mut::<libc::timespec>()) };
     }
 
     fn thread(&self) -> u64 {

@@ -150,9 +150,6 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// Nanoseconds of a clock that never goes back.
     fn now(&self) -> u64;
 
-    /// Sleeps for about 50 microseconds.
-    fn nap(&self);
-
     /// The calling thread's number, never 0, the same for its life and in a child that it forks.
     fn thread(&self) -> u64;
 

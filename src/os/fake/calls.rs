@@ -21,6 +21,10 @@ fn is_any(_: &Attributes) -> bool {
 }
 
 impl Park for Fake {
+    fn nap(&self) {
+        std::thread::yield_now();
+    }
+
     fn wait(&self, word: &AtomicU32, expected: u32) {
         let _ = self.state().plans.begin(Call::Wait);
         Linux.wait(word, expected);
@@ -171,10 +175,6 @@ impl Os for Fake {
         }
         state.space.pieces(&(addr..addr + 1)).next()?;
         state.space.all().map(|vma| vma.range).find(|r| r.contains(&addr)).map(|r| r.end)
-    }
-
-    fn nap(&self) {
-        std::thread::yield_now();
     }
 
     fn thread(&self) -> u64 {

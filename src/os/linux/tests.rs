@@ -147,7 +147,7 @@ fn a_plug_goes_into_a_hole_and_over_nothing() {
 
 #[test]
 fn the_lock_sleeps_and_wakes_on_the_real_futex() {
-    let lock = Lock::new(0_usize);
+    let lock: Lock<usize> = Lock::new(0);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {

@@ -33,6 +33,25 @@ mod threads {
         fn wake_one(&self, _: &AtomicU32) {
             self.wakes.fetch_add(1, Ordering::Relaxed);
         }
+
+        fn nap(&self) {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn one_at_a_time_with_naps() {
+        const THREADS: usize = 4;
+        const ROUNDS: usize = if cfg!(miri) { 50 } else { 20_000 };
+        static LATCH: Latch<usize> = Latch::new(0);
+        let park = Yield::default();
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| (0..ROUNDS).for_each(|_| *LATCH.lock(&park) += 1));
+            }
+        });
+        assert_eq!(*LATCH.lock(&park), THREADS * ROUNDS);
+        assert_eq!((park.waits.into_inner(), park.wakes.into_inner()), (0, 0));
     }
 
     #[test]
@@ -51,7 +70,7 @@ mod threads {
 
     #[test]
     fn without_contention_nobody_is_asked_to_wait_or_to_wake() {
-        let (lock, park) = (Lock::new(0), Yield::default());
+        let (lock, park): (Lock<_>, _) = (Lock::new(0), Yield::default());
         (0..1000).for_each(|_| add_one(&lock, &park));
         assert_eq!(*lock.lock(&park), 1000);
         assert_eq!((park.waits.into_inner(), park.wakes.into_inner()), (0, 0));
@@ -59,7 +78,7 @@ mod threads {
 
     #[test]
     fn a_refused_try_leaves_the_lock_held() {
-        let (lock, park) = (Lock::new(7), Yield::default());
+        let (lock, park): (Lock<_>, _) = (Lock::new(7), Yield::default());
         let guard = lock.lock(&park);
         for _ in 0..3 {
             assert!(lock.try_lock(&park).is_none());
@@ -71,7 +90,7 @@ mod threads {
 
     #[test]
     fn a_forgotten_guard_can_be_given_back() {
-        let (lock, park) = (Lock::new(1), Yield::default());
+        let (lock, park): (Lock<_>, _) = (Lock::new(1), Yield::default());
         forget(lock.lock(&park));
         assert!(lock.try_lock(&park).is_none());
         // SAFETY: the guard was forgotten just now.
@@ -117,6 +136,22 @@ mod loom_orders {
             let _queue = self.queue.lock().unwrap();
             self.woken.notify_one();
         }
+
+        fn nap(&self) {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn loom_latches_exclude_and_publish() {
+        model(3, || {
+            let ours = Arc::new((Latch::new(0_usize), Futex::new()));
+            let theirs = ours.clone();
+            let other = thread::spawn(move || *theirs.0.lock(&theirs.1) += 1);
+            *ours.0.lock(&ours.1) += 1;
+            other.join().unwrap();
+            assert_eq!(*ours.0.lock(&ours.1), 2);
+        });
     }
 
     fn model(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
