@@ -84,8 +84,10 @@ fn built(feature: &str) -> Result<PathBuf, String> {
         return Err(line.into());
     }
     let messages = String::from_utf8_lossy(&output.stdout).into_owned();
-    let executable =
-        messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok()?.executable).last();
+    let executable = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Message>(line).ok()?.executable)
+        .next_back();
     executable.ok_or_else(|| "cargo did not say where it put the program".into())
 }
 

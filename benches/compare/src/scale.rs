@@ -31,7 +31,7 @@ impl Scale {
     /// Returns how many of something there are that are `full` in full.
     #[must_use]
     pub const fn count(self, full: usize) -> usize {
-        if self.quick { full.div_ceil(8) } else { full }
+        if self.quick { full.div_ceil(if full < 512 { 8 } else { 64 }) } else { full }
     }
 
     /// Returns how many warm rounds are run where `full` are run in full.

@@ -106,13 +106,13 @@ pub struct Verdict {
 impl Verdict {
     /// Says whether the time is lost.
     #[must_use]
-    pub fn time_lost(&self) -> bool {
+    pub const fn time_lost(&self) -> bool {
         self.time > TIME_RATIO_MAX
     }
 
     /// Says whether the memory is lost.
     #[must_use]
-    pub fn memory_lost(&self) -> bool {
+    pub const fn memory_lost(&self) -> bool {
         self.memory > 1.0 || self.leaner.is_some()
     }
 }

@@ -48,7 +48,7 @@ fn fft(scale: Scale) -> Case {
         }
         drop(coefficients);
         watch.timed(|| drop(values));
-        2 * 8 << log
+        16 << log
     })
 }
 
