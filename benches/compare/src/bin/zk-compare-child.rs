@@ -6,17 +6,7 @@ use std::process::ExitCode;
 
 use zk_compare::child::{self, Hooks};
 
-#[cfg(any(
-    all(feature = "nalloc", any(feature = "nalloc-mimalloc", feature = "jemalloc", feature = "mimalloc")),
-    all(feature = "nalloc-mimalloc", any(feature = "jemalloc", feature = "mimalloc", feature = "mimalloc2")),
-    all(feature = "nalloc", any(feature = "mimalloc2", feature = "snmalloc", feature = "zk-alloc")),
-    all(feature = "nalloc-mimalloc", any(feature = "snmalloc", feature = "zk-alloc")),
-    all(feature = "jemalloc", any(feature = "mimalloc", feature = "mimalloc2", feature = "snmalloc")),
-    all(feature = "zk-alloc", any(feature = "jemalloc", feature = "mimalloc", feature = "mimalloc2")),
-    all(feature = "snmalloc", any(feature = "zk-alloc", feature = "mimalloc", feature = "mimalloc2")),
-    all(feature = "mimalloc", feature = "mimalloc2"),
-))]
-compile_error!("a process has one global allocator: choose one of the features of zk-compare");
+// More than one of the features is an error below: `GLOBAL` would be defined twice.
 
 #[cfg(feature = "nalloc")]
 #[global_allocator]
