@@ -33,7 +33,7 @@ fn msm_buckets(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("msm_buckets");
     for c in [12, 14, 16, 18] {
         let windows = 256_usize.div_ceil(c);
-        group.throughput(Throughput::Bytes((windows * size_of::<Point>() << c) as u64));
+        group.throughput(Throughput::Bytes(((windows * size_of::<Point>()) << c) as u64));
         group.bench_function(BenchmarkId::from_parameter(format!("c{c}")), |bencher| {
             bencher.iter(|| {
                 let mut arrays: Vec<Vec<Point>> = (0..windows).map(|_| vec![[0; 12]; 1 << c]).collect();

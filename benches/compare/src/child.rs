@@ -6,13 +6,12 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use prove_harness::machine::Machine;
 use prove_harness::usage::peak_resident_bytes;
 use prove_harness::{Error, finish, parse};
 
 use crate::patterns;
 use crate::record::{Outcome, Round};
-use crate::scale::{MIB, Scale};
+use crate::scale::{GIB, Scale};
 use crate::watch::Watch;
 
 /// What an allocator wants done around the rounds.
@@ -68,8 +67,9 @@ fn run(arguments: &Arguments, hooks: &Hooks) -> Result<(), Error> {
     let all = patterns::all();
     let pattern = all.iter().find(|pattern| pattern.name == arguments.pattern);
     let pattern = pattern.ok_or_else(|| Error::new(format!("no pattern {:?}", arguments.pattern)))?;
-    let memory = usize::try_from(Machine::here().memory_mib).unwrap_or(0) * MIB;
-    let scale = Scale { quick: arguments.quick, memory_bytes: memory };
+    // What others use is not ours to fill. Where the kernel does not tell, be modest.
+    let memory = bytes_in("/proc/meminfo", "MemAvailable:").and_then(|bytes| usize::try_from(bytes).ok());
+    let scale = Scale { quick: arguments.quick, memory_bytes: memory.unwrap_or(4 * GIB) };
     let mut case = pattern.prepare(scale);
     let warm = arguments.rounds.unwrap_or(case.rounds);
     let mut rounds = Vec::with_capacity(warm as usize + 1);
@@ -115,10 +115,15 @@ fn run(arguments: &Arguments, hooks: &Hooks) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads a size from `/proc/self/status`.
+/// Reads a size from the status of this process.
 fn status_bytes(field: &str) -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    bytes_in("/proc/self/status", field)
+}
+
+/// Reads the field of a file of `/proc` that counts in kB.
+fn bytes_in(path: &str, field: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }

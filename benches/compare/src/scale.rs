@@ -17,7 +17,7 @@ pub const GIB: usize = 1 << 30;
 pub struct Scale {
     /// Small sizes, everything checked.
     pub quick: bool,
-    /// Memory of this machine, in bytes.
+    /// Memory that the machine has to spare, in bytes.
     pub memory_bytes: usize,
 }
 

@@ -51,7 +51,7 @@ pub(super) fn list() -> Vec<Pattern> {
     list
 }
 
-/// Blocks of 1 MiB that make up `live`, or half of the memory of the machine if that is less.
+/// Blocks of 1 MiB that make up `live`, or half of the memory to spare if that is less.
 fn blocks(scale: Scale, live: usize) -> usize {
     scale.bytes(live).min(scale.memory_bytes / 2).div_ceil(MIB).max(1)
 }
