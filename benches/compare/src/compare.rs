@@ -98,8 +98,13 @@ fn order(peers: &[&'static Peer], turn: u32) -> Vec<&'static Peer> {
     peers
 }
 
-fn run(program: &Path, pattern: &Pattern, peer: &Peer, settings: Settings) -> Result<Outcome, Error> {
-    let mut command = Command::new(program);
+/// Adds the arguments and the environment of a child to a command that ends in its program.
+pub fn child<'a>(
+    command: &'a mut Command,
+    pattern: &Pattern,
+    peer: &Peer,
+    settings: Settings,
+) -> &'a mut Command {
     command.args(["--pattern", &pattern.name, "--threads", &settings.threads.to_string()]);
     if settings.quick {
         command.arg("--quick");
@@ -114,9 +119,11 @@ fn run(program: &Path, pattern: &Pattern, peer: &Peer, settings: Settings) -> Re
     }
     // Its slabs are per thread and of 8 GiB each unless told otherwise: together no more than half of the memory.
     let slab = Machine::here().memory_mib / 1024 / 2 / (settings.threads as u64 + 4);
-    command.env("ZK_ALLOC_SLAB_GB", slab.clamp(1, 8).to_string());
-    let output = command
-        .envs(peer.environment.iter().copied())
+    command.env("ZK_ALLOC_SLAB_GB", slab.clamp(1, 8).to_string()).envs(peer.environment.iter().copied())
+}
+
+fn run(program: &Path, pattern: &Pattern, peer: &Peer, settings: Settings) -> Result<Outcome, Error> {
+    let output = child(&mut Command::new(program), pattern, peer, settings)
         .stdin(Stdio::null())
         .output()
         .map_err(|cause| Error::doing("it did not start", cause))?;

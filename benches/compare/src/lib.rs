@@ -10,6 +10,7 @@
 
 pub mod block;
 pub mod build;
+pub mod calls;
 pub mod child;
 pub mod compare;
 pub mod patterns;

@@ -7,7 +7,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use prove_harness::{Error, finish, parse};
+use zk_compare::calls;
 use zk_compare::compare::{self, Settings};
+use zk_compare::patterns::Pattern;
+use zk_compare::peers::Peer;
 use zk_compare::record::Record;
 use zk_compare::{patterns, peers, report, tables};
 
@@ -25,6 +28,8 @@ struct Arguments {
 enum Task {
     /// List the patterns and the allocators
     List,
+    /// Count the system calls about memory of a warm round, with `strace`; the filters stand before this word
+    SystemCalls,
     /// Write the tables and plots of a record into the document
     Report {
         /// The folder of the record, of `benches/record` [default: the latest there]
@@ -64,6 +69,7 @@ fn main() -> ExitCode {
     let arguments: Arguments = parse();
     finish(match arguments.command {
         Some(Task::List) => list(),
+        Some(Task::SystemCalls) => system_calls(&arguments.run),
         Some(Task::Report { record }) => report(record),
         None if arguments.run.list => list(),
         None => run(&arguments.run),
@@ -82,7 +88,14 @@ fn list() -> Result<(), Error> {
     Ok(())
 }
 
-fn run(options: &Run) -> Result<(), Error> {
+/// What the filters leave.
+struct Chosen {
+    patterns: Vec<Pattern>,
+    peers: Vec<&'static Peer>,
+    settings: Settings,
+}
+
+fn chosen(options: &Run) -> Result<Chosen, Error> {
     let wanted =
         |name: &str| options.pattern.is_empty() || options.pattern.iter().any(|part| name.contains(part));
     let mut patterns = patterns::all();
@@ -91,10 +104,20 @@ fn run(options: &Run) -> Result<(), Error> {
         return Err(Error::new("no pattern has such a name; --list shows them"));
     }
     let chosen = |name: &str| options.allocator.is_empty() || options.allocator.iter().any(|n| n == name);
-    let peers: Vec<_> = peers::ALL.iter().filter(|peer| chosen(peer.name)).collect();
+    let peers = peers::ALL.iter().filter(|peer| chosen(peer.name)).collect();
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.map_or(cpus, usize::from);
     let settings = Settings { turns: options.turns, threads, quick: options.quick, stats: options.stats };
+    Ok(Chosen { patterns, peers, settings })
+}
+
+fn system_calls(options: &Run) -> Result<(), Error> {
+    let Chosen { patterns, peers, settings } = chosen(options)?;
+    calls::count(&patterns, &peers, settings)
+}
+
+fn run(options: &Run) -> Result<(), Error> {
+    let Chosen { patterns, peers, settings } = chosen(options)?;
     let record = compare::compare(&patterns, &peers, settings)?;
     let all = options.pattern.is_empty() && options.allocator.is_empty() && !options.quick;
     let name = options.record.clone().or_else(|| all.then(|| fresh_name(&date())));

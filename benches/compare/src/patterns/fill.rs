@@ -62,6 +62,7 @@ fn fill(scale: Scale, full: usize) -> Case {
         });
         bytes
     })
+    .handing_out(blocks * bytes)
 }
 
 fn dense(scale: Scale, full: usize) -> Case {
@@ -76,6 +77,7 @@ fn dense(scale: Scale, full: usize) -> Case {
         });
         bytes
     })
+    .handing_out(blocks * bytes)
 }
 
 fn dense_shared(scale: Scale, full: usize) -> Case {
@@ -93,6 +95,7 @@ fn dense_shared(scale: Scale, full: usize) -> Case {
         });
         bytes
     })
+    .handing_out(blocks * bytes)
 }
 
 /// Adds to one word in `step` bytes.

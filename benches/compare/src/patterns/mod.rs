@@ -33,6 +33,8 @@ pub struct Case {
     pub rounds: u32,
     /// What is counted in a round where the time for one of them is what is of interest.
     pub operations: Option<u64>,
+    /// Bytes that a round asks for in all, where that is counted.
+    pub handed_out: Option<usize>,
     /// The work.
     pub round: Round,
 }
@@ -40,7 +42,14 @@ pub struct Case {
 impl Case {
     /// Makes a case whose time is that of a whole round.
     pub fn new(rounds: u32, round: impl FnMut(&mut Watch) -> usize + 'static) -> Self {
-        Self { rounds, operations: None, round: Box::new(round) }
+        Self { rounds, operations: None, handed_out: None, round: Box::new(round) }
+    }
+
+    /// Says how many bytes a round asks for in all.
+    #[must_use]
+    pub const fn handing_out(mut self, bytes: usize) -> Self {
+        self.handed_out = Some(bytes);
+        self
     }
 
     /// Makes the time that of one of `operations` operations.

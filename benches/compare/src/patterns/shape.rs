@@ -12,6 +12,9 @@ use crate::scale::{KIB, MIB, Scale};
 /// Blocks and MiB a block of four phases, each about 640 MiB.
 const PHASES: [(usize, usize); 4] = [(40, 16), (4, 160), (320, 2), (13, 49)];
 
+/// Blocks that a round of sizes that never repeat makes.
+const ODD_BLOCKS: usize = 64;
+
 pub(super) fn list() -> Vec<Pattern> {
     vec![
         Pattern::new("phases", "40x16, 4x160, 320x2 and 13x49 MiB, filled and freed in turn", phases),
@@ -48,7 +51,8 @@ fn all_phases(scale: Scale, threads: usize, value: u8) -> usize {
 }
 
 fn phases(scale: Scale) -> Case {
-    Case::new(scale.rounds(6), move |watch| watch.timed(|| all_phases(scale, 1, 11)))
+    let bytes = PHASES.iter().map(|&(blocks, mib)| blocks * scale.bytes(mib * MIB)).sum();
+    Case::new(scale.rounds(6), move |watch| watch.timed(|| all_phases(scale, 1, 11))).handing_out(bytes)
 }
 
 fn phases_busy(scale: Scale) -> Case {
@@ -106,7 +110,7 @@ fn odd(scale: Scale) -> Case {
         watch.timed(|| {
             let mut blocks: Vec<(u8, Vec<u8>)> = Vec::new();
             let (mut live, mut peak) = (0, 0);
-            for turn in 0..64_u8 {
+            for turn in (0_u8..).take(ODD_BLOCKS) {
                 let bytes = random.between(scale.bytes(MIB), scale.bytes(48 * MIB));
                 if blocks.len() == 16 {
                     let (value, block) = blocks.swap_remove(random.between(0, 16));
@@ -123,6 +127,7 @@ fn odd(scale: Scale) -> Case {
             peak
         })
     })
+    .handing_out(ODD_BLOCKS * (scale.bytes(MIB) + scale.bytes(48 * MIB)) / 2)
 }
 
 fn survivors(scale: Scale) -> Case {

@@ -124,6 +124,7 @@ fn pass_on(scale: Scale) -> Case {
         });
         ledger.peak.load(Ordering::Relaxed)
     })
+    .handing_out(buffers * (scale.bytes(2 * MIB) + scale.bytes(14 * MIB)) / 2)
 }
 
 fn short_threads(scale: Scale) -> Case {
