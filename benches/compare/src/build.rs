@@ -1,0 +1,104 @@
+//! Builds the child once for each allocator that is asked for.
+//!
+//! Why the program does this itself: two allocators cannot be global at once and two versions of one C library cannot
+//! even be linked together, so there is a program for each; and who cannot be built on this host is left out with a
+//! word, instead of stopping all. Builds share the target folder, so all but the first compile little.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use prove_harness::Error;
+use serde::Deserialize;
+
+use crate::peers::Peer;
+
+const CHILD: &str = "zk-compare-child";
+
+/// The children that could be built, by feature (none: the empty name), and a line for each that could not.
+#[derive(Debug, Default)]
+pub struct Children {
+    programs: BTreeMap<&'static str, PathBuf>,
+    /// Why someone is missing.
+    pub left_out: Vec<String>,
+}
+
+impl Children {
+    /// Returns the program that has this peer's allocator.
+    #[must_use]
+    pub fn of(&self, peer: &Peer) -> Option<&Path> {
+        self.programs.get(peer.feature.unwrap_or_default()).map(PathBuf::as_path)
+    }
+}
+
+/// Builds all that these peers need, and calls `starts` with the name of each before it begins.
+///
+/// # Errors
+/// When a program was built but cannot be kept.
+pub fn children(peers: &[&'static Peer], starts: &mut dyn FnMut(&str)) -> Result<Children, Error> {
+    let mut children = Children::default();
+    for peer in peers {
+        let feature = peer.feature.unwrap_or_default();
+        let known = children.left_out.iter().any(|line| line.starts_with(&left_out(feature)));
+        if known || children.programs.contains_key(feature) {
+            continue;
+        }
+        starts(peer.name);
+        match built(feature) {
+            Ok(program) => {
+                children.programs.insert(feature, keep(&program, feature)?);
+            }
+            Err(reason) => children.left_out.push(format!("{}{reason}", left_out(feature))),
+        }
+    }
+    Ok(children)
+}
+
+fn left_out(feature: &str) -> String {
+    format!("left out: {}: ", if feature.is_empty() { "glibc" } else { feature })
+}
+
+/// The one message of cargo that is of interest here.
+#[derive(Deserialize)]
+struct Message {
+    executable: Option<PathBuf>,
+}
+
+/// Has cargo build the child with a feature and returns where it lies, or why it does not.
+fn built(feature: &str) -> Result<PathBuf, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .args(["build", "--package", env!("CARGO_PKG_NAME"), "--bin", CHILD, "--features", feature])
+        .args(["--message-format", "json", "--quiet", "--manifest-path"])
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
+        .stdin(Stdio::null());
+    if !cfg!(debug_assertions) {
+        command.arg("--release");
+    }
+    let output = command.output().map_err(|cause| format!("cargo did not start: {cause}"))?;
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let line = errors.lines().find(|line| line.starts_with("error")).unwrap_or("it did not build");
+        return Err(line.into());
+    }
+    let messages = String::from_utf8_lossy(&output.stdout).into_owned();
+    let executable = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Message>(line).ok()?.executable)
+        .next_back();
+    executable.ok_or_else(|| "cargo did not say where it put the program".into())
+}
+
+/// Puts a program where the next build does not overwrite it.
+fn keep(program: &Path, feature: &str) -> Result<PathBuf, Error> {
+    let name = if feature.is_empty() { "system" } else { feature };
+    let kept = program.with_file_name(format!("{CHILD}-{name}"));
+    // Another comparison may be running the old one, which then must not change under it.
+    let fresh = kept.with_extension(std::process::id().to_string());
+    fs::copy(program, &fresh)
+        .and_then(|_| fs::rename(&fresh, &kept))
+        .map_err(|cause| Error::doing(format!("keeping {}", kept.display()), cause))?;
+    Ok(kept)
+}

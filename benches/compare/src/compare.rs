@@ -1,0 +1,184 @@
+//! The parent: every pattern under every allocator, turn by turn, each in a process of its own.
+//!
+//! Why this order: all turns of a pattern follow each other, and every second turn runs the allocators backwards
+//! (A B C, C B A), so that a machine that warms up or gets busier favours nobody. The parent itself is idle while a
+//! child works. A child that fails is a line in the record and does not stop the others.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use prove_harness::Error;
+use prove_harness::machine::Machine;
+
+use crate::build::children;
+use crate::patterns::Pattern;
+use crate::peers::{Peer, VARIABLES};
+use crate::progress::Progress;
+use crate::record::{Outcome, Record, Run};
+use crate::tables;
+
+/// How a comparison is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Processes per pattern and allocator.
+    pub turns: u32,
+    /// Threads of each.
+    pub threads: usize,
+    /// Small sizes.
+    pub quick: bool,
+    /// Print counters.
+    pub stats: bool,
+}
+
+/// Runs `patterns` under `peers`, prints a table for each on standard output and returns everything measured.
+///
+/// # Errors
+/// When the children cannot be kept; one that does not build or fails is left out with a line.
+pub fn compare(patterns: &[Pattern], peers: &[&'static Peer], settings: Settings) -> Result<Record, Error> {
+    let processes = patterns.len() * peers.len() * settings.turns as usize;
+    let progress = Progress::new(processes as u64);
+    let children = children(peers, &mut |name| {
+        let line = format!("building {name}");
+        progress.at(&line);
+        progress.say(&line);
+    })?;
+    for line in &children.left_out {
+        progress.say(line);
+    }
+    let mut record = Record { about: describe(settings), runs: Vec::new() };
+    record.about.extend(children.left_out.iter().cloned());
+    for pattern in patterns {
+        let from = record.runs.len();
+        for turn in 0..settings.turns {
+            for peer in order(peers, turn) {
+                progress.at(&format!(
+                    "{}, {}, turn {} of {}",
+                    pattern.name,
+                    peer.name,
+                    turn + 1,
+                    settings.turns
+                ));
+                let Some(program) = children.of(peer) else {
+                    progress.step();
+                    continue;
+                };
+                match run(program, pattern, peer, settings) {
+                    Ok(outcome) => record.runs.push(Run {
+                        pattern: pattern.name.clone(),
+                        peer: peer.name.into(),
+                        turn,
+                        outcome,
+                    }),
+                    Err(reason) => {
+                        let line = format!(
+                            "failed: {} under {}, turn {}: {reason}",
+                            pattern.name,
+                            peer.name,
+                            turn + 1
+                        );
+                        progress.say(&line);
+                        record.about.push(line);
+                    }
+                }
+                progress.step();
+            }
+        }
+        progress.print(&tables::of_pattern(pattern, &record.runs[from..]));
+    }
+    progress.done();
+    Ok(record)
+}
+
+/// The allocators in the order of this turn.
+fn order(peers: &[&'static Peer], turn: u32) -> Vec<&'static Peer> {
+    let mut peers = peers.to_vec();
+    if turn % 2 == 1 {
+        peers.reverse();
+    }
+    peers
+}
+
+/// Adds the arguments and the environment of a child to a command that ends in its program.
+pub fn child<'a>(
+    command: &'a mut Command,
+    pattern: &Pattern,
+    peer: &Peer,
+    settings: Settings,
+) -> &'a mut Command {
+    command.args(["--pattern", &pattern.name, "--threads", &settings.threads.to_string()]);
+    if settings.quick {
+        command.arg("--quick");
+    }
+    if settings.stats {
+        command.arg("--stats");
+    }
+    for (name, _) in std::env::vars_os() {
+        if VARIABLES.iter().any(|start| name.to_string_lossy().starts_with(start)) {
+            command.env_remove(name);
+        }
+    }
+    // Its slabs are per thread and of 8 GiB each unless told otherwise: together no more than half of the memory.
+    let slab = Machine::here().memory_mib / 1024 / 2 / (settings.threads as u64 + 4);
+    command.env("ZK_ALLOC_SLAB_GB", slab.clamp(1, 8).to_string()).envs(peer.environment.iter().copied())
+}
+
+fn run(program: &Path, pattern: &Pattern, peer: &Peer, settings: Settings) -> Result<Outcome, Error> {
+    let output = child(&mut Command::new(program), pattern, peer, settings)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|cause| Error::doing("it did not start", cause))?;
+    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
+    if settings.stats {
+        eprint!("{complaints}");
+    }
+    if !output.status.success() {
+        let last = complaints.lines().rfind(|line| !line.starts_with("note:")).unwrap_or("without a word");
+        return Err(Error::new(format!("{}: {last}", output.status)));
+    }
+    let report = String::from_utf8_lossy(&output.stdout).into_owned();
+    serde_json::from_str(&report).map_err(|cause| Error::doing("its report", cause))
+}
+
+/// Says where and of what this is measured, a line each.
+fn describe(settings: Settings) -> Vec<String> {
+    let read =
+        |path: &str| std::fs::read_to_string(path).map_or_else(|_| "unknown".into(), |s| s.trim().to_owned());
+    let told = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output();
+        let output = output.ok().filter(|output| output.status.success());
+        output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let unknown = || "unknown".to_owned();
+    let changed =
+        told("git", &["status", "--porcelain", "--untracked-files=no"]).is_some_and(|s| !s.is_empty());
+    let commit = told("git", &["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(unknown);
+    let machine = Machine::here();
+    vec![
+        format!("processor: {}", machine.processor),
+        format!("processors in use: {} of {}", settings.threads, machine.cpus),
+        format!("memory: {} MiB", machine.memory_mib),
+        format!("kernel: Linux {}", machine.kernel),
+        format!("huge pages: {}", machine.huge_pages),
+        format!("governor: {}", read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
+        format!("last-level cache: {}", read("/sys/devices/system/cpu/cpu0/cache/index3/size")),
+        format!("compiler: {}", told("rustc", &["--version"]).unwrap_or_else(unknown)),
+        format!("compiled for: {}", machine.vectors),
+        format!("C library: {}", told("getconf", &["GNU_LIBC_VERSION"]).unwrap_or_else(unknown)),
+        format!("commit: {commit}{}", if changed { ", with changes" } else { "" }),
+        format!("turns: {}{}", settings.turns, if settings.quick { ", quick" } else { "" }),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::order;
+    use crate::peers::ALL;
+
+    #[test]
+    fn every_second_turn_runs_backwards() {
+        let peers: Vec<_> = ALL.iter().collect();
+        let names = |turn| order(&peers, turn).iter().map(|peer| peer.name).collect::<Vec<_>>();
+        assert_eq!(names(1), names(0).into_iter().rev().collect::<Vec<_>>());
+        assert_eq!(names(2), names(0));
+    }
+}

@@ -1,0 +1,198 @@
+//! The comparison: every pattern under every allocator, one table per pattern.
+//!
+//! `cargo run --release -p zk-compare`
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use prove_harness::{Error, finish, parse};
+use zk_compare::calls;
+use zk_compare::compare::{self, Settings};
+use zk_compare::patterns::Pattern;
+use zk_compare::peers::Peer;
+use zk_compare::record::Record;
+use zk_compare::{patterns, peers, report, tables};
+
+/// Runs every allocation pattern under every allocator, each in a process of its own.
+#[derive(Parser, Debug)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Task>,
+    #[command(flatten)]
+    run: Run,
+}
+
+#[derive(Subcommand, Debug)]
+enum Task {
+    /// List the patterns and the allocators
+    List,
+    /// Count the system calls about memory of a warm round, with `strace`; the filters stand before this word
+    SystemCalls,
+    /// Write the tables and plots of a record into the document
+    Report {
+        /// The folder of the record, of `benches/record` [default: the latest there]
+        record: Option<PathBuf>,
+    },
+}
+
+#[derive(Args, Debug)]
+struct Run {
+    /// Only patterns whose name contains one of these
+    #[arg(long, value_delimiter = ',')]
+    pattern: Vec<String>,
+    /// Only these allocators
+    #[arg(long, value_delimiter = ',', value_parser = peers::ALL.map(|peer| peer.name))]
+    allocator: Vec<String>,
+    /// Processes per pattern and allocator; every second turn runs the allocators backwards
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    turns: u32,
+    /// Threads of each process [default: the processors it may use]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    threads: Option<u16>,
+    /// Name of the record [default: the date, where everything is run in full; else none is written]
+    #[arg(long)]
+    record: Option<String>,
+    /// Small sizes, and every byte checked: shows that all is right, not how fast it is
+    #[arg(long)]
+    quick: bool,
+    /// Show the counters of this project's allocator at the end of each of its processes
+    #[arg(long)]
+    stats: bool,
+    /// List the patterns and the allocators
+    #[arg(long)]
+    list: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments: Arguments = parse();
+    finish(match arguments.command {
+        Some(Task::List) => list(),
+        Some(Task::SystemCalls) => system_calls(&arguments.run),
+        Some(Task::Report { record }) => report(record),
+        None if arguments.run.list => list(),
+        None => run(&arguments.run),
+    })
+}
+
+fn list() -> Result<(), Error> {
+    println!("patterns:");
+    for pattern in patterns::all() {
+        println!("  {:24} {}", pattern.name, pattern.about);
+    }
+    println!("allocators:");
+    for peer in peers::ALL {
+        println!("  {:24} {}", peer.name, peer.about);
+    }
+    Ok(())
+}
+
+/// What the filters leave.
+struct Chosen {
+    patterns: Vec<Pattern>,
+    peers: Vec<&'static Peer>,
+    settings: Settings,
+}
+
+fn chosen(options: &Run) -> Result<Chosen, Error> {
+    let wanted =
+        |name: &str| options.pattern.is_empty() || options.pattern.iter().any(|part| name.contains(part));
+    let mut patterns = patterns::all();
+    patterns.retain(|pattern| wanted(&pattern.name));
+    if patterns.is_empty() {
+        return Err(Error::new("no pattern has such a name; --list shows them"));
+    }
+    let chosen = |name: &str| options.allocator.is_empty() || options.allocator.iter().any(|n| n == name);
+    let peers = peers::ALL.iter().filter(|peer| chosen(peer.name)).collect();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = options.threads.map_or(cpus, usize::from);
+    let settings = Settings { turns: options.turns, threads, quick: options.quick, stats: options.stats };
+    Ok(Chosen { patterns, peers, settings })
+}
+
+fn system_calls(options: &Run) -> Result<(), Error> {
+    let Chosen { patterns, peers, settings } = chosen(options)?;
+    calls::count(&patterns, &peers, settings)
+}
+
+fn run(options: &Run) -> Result<(), Error> {
+    let Chosen { patterns, peers, settings } = chosen(options)?;
+    let record = compare::compare(&patterns, &peers, settings)?;
+    let all = options.pattern.is_empty() && options.allocator.is_empty() && !options.quick;
+    let name = options.record.clone().or_else(|| all.then(|| fresh_name(&date())));
+    if let Some(name) = name {
+        let folder = records().join(&name);
+        record.write(&folder)?;
+        eprintln!("written: {}", folder.display());
+    }
+    if all {
+        print!("{}", tables::overview(&report::measured(&record, &patterns)));
+    }
+    if options.quick && record.about.iter().any(|line| line.starts_with("failed")) {
+        return Err(Error::new("a pattern failed"));
+    }
+    Ok(())
+}
+
+fn records() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("record")
+}
+
+fn report(record: Option<PathBuf>) -> Result<(), Error> {
+    let folder = match record {
+        Some(folder) if folder.is_dir() => folder,
+        Some(name) => records().join(name),
+        None => latest()?,
+    };
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/BENCHMARKS.md");
+    let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    report::report(&Record::read(&folder)?, &name, &document)?;
+    println!("{} shows {}", document.display(), folder.display());
+    Ok(())
+}
+
+/// Returns the record whose name comes last: names begin with a date.
+fn latest() -> Result<PathBuf, Error> {
+    let folders = std::fs::read_dir(records()).map_err(|cause| Error::doing("looking for records", cause))?;
+    let folders = folders.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir());
+    folders.max().ok_or_else(|| Error::new("there is no record yet"))
+}
+
+/// Returns the name itself, or with a number if there is such a record.
+fn fresh_name(name: &str) -> String {
+    let names = std::iter::once(name.to_owned()).chain((2..).map(|number| format!("{name}-{number}")));
+    names.into_iter().find(|name| !records().join(name).exists()).unwrap_or_else(|| name.to_owned())
+}
+
+/// Returns the date of today (UTC) as year, month and day.
+fn date() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let (year, month, day) = civil(now.as_secs() / 86_400);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// Turns days since 1970 into a date (Howard Hinnant, "chrono-compatible low-level date algorithms").
+const fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let era = days / 146_097;
+    let of_era = days % 146_097;
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    (year + era * 400 + if month <= 2 { 1 } else { 0 }, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::civil;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(19_782), (2024, 2, 29));
+        assert_eq!(civil(20_514), (2026, 3, 2));
+    }
+}

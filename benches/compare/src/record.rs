@@ -1,0 +1,222 @@
+//! What a comparison leaves behind: the raw rows, and words about where they come from.
+//!
+//! Why it is here: no table and no plot is computed from anything but what a record holds, so whoever has the record
+//! can make them again. A record is a folder: `rounds.csv`, a row per round of every process, and `machine.txt`, which
+//! says on what machine and of what state of the project, and who had to be left out and why.
+
+use std::fs;
+use std::path::Path;
+
+use prove_harness::Error;
+use serde::{Deserialize, Serialize};
+
+/// One round of a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// 0 for the first round of a process, which is the cold one.
+    pub round: u32,
+    /// Wall time of the timed stretches.
+    pub seconds: f64,
+    /// Page faults that read nothing from a disk.
+    pub minor_faults: u64,
+    /// Page faults that did.
+    pub major_faults: u64,
+    /// Processor time in user mode, all threads together.
+    pub user_seconds: f64,
+    /// Processor time in the kernel, all threads together.
+    pub kernel_seconds: f64,
+    /// Bytes that the pattern had alive at once.
+    pub live_bytes: u64,
+}
+
+/// What a child reports.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Its rounds in order.
+    pub rounds: Vec<Round>,
+    /// What a round's time is divided by, where that is of interest.
+    pub operations: Option<u64>,
+    /// Highest resident size of the process (`VmHWM`).
+    pub peak_resident_bytes: u64,
+    /// Highest size of its address space (`VmPeak`).
+    pub peak_virtual_bytes: u64,
+    /// Resident size when all was freed, after `release_cache` where there is one.
+    pub end_resident_bytes: u64,
+}
+
+/// One process from start to end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// The name of its pattern.
+    pub pattern: String,
+    /// The name of its allocator.
+    pub peer: String,
+    /// In which turn, from 0.
+    pub turn: u32,
+    /// What it reported.
+    pub outcome: Outcome,
+}
+
+/// A row of the file: a round, with what is known of its process.
+#[derive(Debug, Serialize, Deserialize)]
+struct Row {
+    pattern: String,
+    peer: String,
+    turn: u32,
+    round: u32,
+    nanoseconds: u64,
+    minor_faults: u64,
+    major_faults: u64,
+    user_microseconds: u64,
+    kernel_microseconds: u64,
+    live_bytes: u64,
+    operations: Option<u64>,
+    peak_resident_bytes: u64,
+    peak_virtual_bytes: u64,
+    end_resident_bytes: u64,
+}
+
+/// A comparison.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record {
+    /// Where it ran and what was left out, a line each.
+    pub about: Vec<String>,
+    /// Every process.
+    pub runs: Vec<Run>,
+}
+
+const ROUNDS: &str = "rounds.csv";
+const MACHINE: &str = "machine.txt";
+
+impl Record {
+    /// Writes the record into a folder, which is made where it is missing.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<(), Error> {
+        let doing =
+            |cause: &dyn std::fmt::Display| Error::doing(format!("writing {}", folder.display()), cause);
+        fs::create_dir_all(folder).map_err(|cause| doing(&cause))?;
+        fs::write(folder.join(MACHINE), self.about.join("\n") + "\n").map_err(|cause| doing(&cause))?;
+        let mut file = csv::Writer::from_path(folder.join(ROUNDS)).map_err(|cause| doing(&cause))?;
+        for run in &self.runs {
+            for round in &run.outcome.rounds {
+                file.serialize(row(run, round)).map_err(|cause| doing(&cause))?;
+            }
+        }
+        file.flush().map_err(|cause| doing(&cause))
+    }
+
+    /// Reads a record from its folder.
+    ///
+    /// # Errors
+    /// When a file is missing or says something else.
+    pub fn read(folder: &Path) -> Result<Self, Error> {
+        let doing =
+            |cause: &dyn std::fmt::Display| Error::doing(format!("reading {}", folder.display()), cause);
+        let about = fs::read_to_string(folder.join(MACHINE)).map_err(|cause| doing(&cause))?;
+        let mut runs: Vec<Run> = Vec::new();
+        let mut file = csv::Reader::from_path(folder.join(ROUNDS)).map_err(|cause| doing(&cause))?;
+        for row in file.deserialize() {
+            let row: Row = row.map_err(|cause| doing(&cause))?;
+            let same = |run: &Run| run.pattern == row.pattern && run.peer == row.peer && run.turn == row.turn;
+            let round = round(&row);
+            match runs.last_mut().filter(|run| same(run)) {
+                Some(run) => run.outcome.rounds.push(round),
+                None => runs.push(run(row, round)),
+            }
+        }
+        Ok(Self { about: about.lines().map(String::from).collect(), runs })
+    }
+}
+
+fn row(run: &Run, round: &Round) -> Row {
+    let outcome = &run.outcome;
+    Row {
+        pattern: run.pattern.clone(),
+        peer: run.peer.clone(),
+        turn: run.turn,
+        round: round.round,
+        nanoseconds: whole(1e9 * round.seconds),
+        minor_faults: round.minor_faults,
+        major_faults: round.major_faults,
+        user_microseconds: whole(1e6 * round.user_seconds),
+        kernel_microseconds: whole(1e6 * round.kernel_seconds),
+        live_bytes: round.live_bytes,
+        operations: outcome.operations,
+        peak_resident_bytes: outcome.peak_resident_bytes,
+        peak_virtual_bytes: outcome.peak_virtual_bytes,
+        end_resident_bytes: outcome.end_resident_bytes,
+    }
+}
+
+/// Rounds a time that is not negative to a whole number, which is shorter to write and all that clocks tell.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "years of nanoseconds fit")]
+const fn whole(time: f64) -> u64 {
+    time.round() as u64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "times of rounds are far below 2^52 nanoseconds")]
+const fn round(row: &Row) -> Round {
+    Round {
+        round: row.round,
+        seconds: row.nanoseconds as f64 / 1e9,
+        minor_faults: row.minor_faults,
+        major_faults: row.major_faults,
+        user_seconds: row.user_microseconds as f64 / 1e6,
+        kernel_seconds: row.kernel_microseconds as f64 / 1e6,
+        live_bytes: row.live_bytes,
+    }
+}
+
+fn run(row: Row, round: Round) -> Run {
+    let outcome = Outcome {
+        rounds: vec![round],
+        operations: row.operations,
+        peak_resident_bytes: row.peak_resident_bytes,
+        peak_virtual_bytes: row.peak_virtual_bytes,
+        end_resident_bytes: row.end_resident_bytes,
+    };
+    Run { pattern: row.pattern, peer: row.peer, turn: row.turn, outcome }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let rounds = [0.5, 0.25].into_iter().zip(0..).map(|(seconds, round)| Round {
+            round,
+            seconds,
+            minor_faults: 1,
+            major_faults: 2,
+            user_seconds: 0.125,
+            kernel_seconds: 3.5,
+            live_bytes: 4,
+        });
+        let outcome = Outcome {
+            rounds: rounds.collect(),
+            operations: None,
+            peak_resident_bytes: 5,
+            peak_virtual_bytes: 6,
+            end_resident_bytes: 7,
+        };
+        let of = |peer: &str, turn| Run {
+            pattern: "a/b".into(),
+            peer: peer.into(),
+            turn,
+            outcome: outcome.clone(),
+        };
+        let record = Record {
+            about: vec!["here".into(), "there".into()],
+            runs: vec![of("x", 0), of("y", 0), of("y", 1)],
+        };
+        let folder = std::env::temp_dir().join(format!("zk-compare-record-{}", std::process::id()));
+        record.write(&folder).expect("can be written");
+        let again = Record::read(&folder);
+        fs::remove_dir_all(&folder).expect("was made");
+        assert_eq!(again.expect("can be read"), record);
+        assert!(Record::read(&folder).is_err());
+    }
+}

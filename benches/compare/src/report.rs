@@ -1,0 +1,96 @@
+//! From a record to the document: tables between markers, and plots beside it.
+//!
+//! Why it is here: no number in a document is typed by hand. Whoever changes the record runs this again.
+
+use std::fs;
+use std::path::Path;
+
+use prove_harness::Error;
+
+use crate::patterns::{self, Pattern};
+use crate::plots;
+use crate::record::{Record, Run};
+use crate::{summary, tables};
+
+/// Where the generated part of the document begins …
+pub const BEGIN: &str = "<!-- begin of what `zk-compare report` writes -->";
+/// … and ends.
+pub const END: &str = "<!-- end of what `zk-compare report` writes -->";
+
+/// A pattern with its runs.
+pub type Measured<'a> = (&'a Pattern, Vec<Run>);
+
+/// Writes the tables of a record into `document` and its plots into the folder `plots` beside it.
+///
+/// # Errors
+/// When a file cannot be read or written, or the document has no place for the tables.
+pub fn report(record: &Record, name: &str, document: &Path) -> Result<(), Error> {
+    let doing =
+        |cause: &dyn std::fmt::Display| Error::doing(format!("writing {}", document.display()), cause);
+    let all = patterns::all();
+    let measured = measured(record, &all);
+    let folder = document.with_file_name("plots");
+    fs::create_dir_all(&folder).map_err(|cause| doing(&cause))?;
+    let plots = plots::draw(&measured, &folder)?;
+    let text = fs::read_to_string(document).map_err(|cause| doing(&cause))?;
+    let text = replaced(&text, &generated(record, name, &measured, &plots))
+        .ok_or_else(|| doing(&format!("it has no lines {BEGIN:?} and {END:?}")))?;
+    fs::write(document, text).map_err(|cause| doing(&cause))
+}
+
+/// Sorts the runs of a record by pattern, in the order of the list.
+#[must_use]
+pub fn measured<'a>(record: &Record, all: &'a [Pattern]) -> Vec<Measured<'a>> {
+    let of = |pattern: &'a Pattern| {
+        let runs: Vec<Run> = record.runs.iter().filter(|run| run.pattern == pattern.name).cloned().collect();
+        (!runs.is_empty()).then_some((pattern, runs))
+    };
+    all.iter().filter_map(of).collect()
+}
+
+/// Lays out a record: its origin, who wins, the plots, and every table.
+fn generated(record: &Record, name: &str, measured: &[Measured], plots: &[plots::Plot]) -> String {
+    let mut text = format!("## Record {name}\n\n");
+    for line in &record.about {
+        text += &format!("- {line}\n");
+    }
+    text += "\n";
+    text += &tables::overview(measured);
+    for plot in plots {
+        text += &format!("\n![{}](plots/{})\n", plot.about, plot.file);
+    }
+    for (pattern, runs) in measured {
+        text += "\n";
+        text += &tables::of_pattern(pattern, runs);
+    }
+    text
+}
+
+/// Puts `inside` between the markers, or returns `None` where they are missing.
+fn replaced(text: &str, inside: &str) -> Option<String> {
+    let (before, rest) = text.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{BEGIN}\n\n{inside}\n{END}{after}"))
+}
+
+/// Returns the time of each allocator over ours for a pattern, and likewise its peak memory.
+#[must_use]
+pub fn beside_ours(runs: &[Run], ours: &str) -> Vec<(String, f64, f64)> {
+    let summaries = summary::of_pattern(runs);
+    let Some(own) = summaries.iter().find(|summary| summary.peer == ours) else { return Vec::new() };
+    summaries.iter().map(|s| (s.peer.clone(), s.min / own.min, s.peak / own.peak)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_lies_between_the_markers_changes() {
+        let text = format!("head\n{BEGIN}\nold\n{END}\ntail\n");
+        let new = replaced(&text, "new").expect("has markers");
+        assert_eq!(new, format!("head\n{BEGIN}\n\nnew\n{END}\ntail\n"));
+        assert_eq!(replaced(&new, "new"), Some(new.clone()));
+        assert_eq!(replaced("no markers", "new"), None);
+    }
+}
