@@ -9,11 +9,12 @@ mod arena;
 mod error;
 mod global;
 mod os;
-mod secret;
+pub mod secret;
 mod stats;
 mod sync;
 
 pub use arena::Arena;
 pub use error::MapFailed;
 pub use global::NAlloc;
+pub use secret::{Secret, SecretBuf, SecretPool};
 pub use stats::{Stats, cached_bytes, release_cache, soften_cache, stats};

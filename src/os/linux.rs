@@ -11,10 +11,10 @@ use crate::sync::{Park, atomic::AtomicU32};
 pub(crate) struct Linux;
 
 /// Puts `errno` back when dropped, so that no caller of the allocator sees it change.
-struct KeepErrno(i32);
+pub(super) struct KeepErrno(i32);
 
 impl KeepErrno {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(errno())
     }
 }
@@ -26,12 +26,12 @@ impl Drop for KeepErrno {
     }
 }
 
-fn errno() -> i32 {
+pub(super) fn errno() -> i32 {
     // SAFETY: libc gives each thread a valid, readable errno (O1).
     unsafe { *libc::__errno_location() }
 }
 
-fn outcome(ret: i32) -> Outcome {
+pub(super) fn outcome(ret: i32) -> Outcome {
     if ret == 0 { Ok(()) } else { Err(Errno(errno())) }
 }
 

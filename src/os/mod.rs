@@ -11,7 +11,9 @@
 use crate::error::Errno;
 use crate::sync::Park;
 
+pub(crate) mod fork;
 mod linux;
+pub(crate) mod private;
 pub(crate) use linux::Linux;
 
 /// The unit in which the page heap cuts memory, in bytes: 4 KiB on every kernel, whatever its page size.
