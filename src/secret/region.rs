@@ -7,6 +7,7 @@
 
 #![expect(unsafe_code, reason = "opens and closes pages")]
 
+use core::panic::RefUnwindSafe;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicI32, Ordering};
 
@@ -38,6 +39,9 @@ struct Seal {
     /// The `errno` of the last call that should have closed the pages and did not; 0 if none.
     refused: AtomicI32,
 }
+
+/// Nothing that happens while the count is held can panic, so no unwinding leaves it half done.
+impl RefUnwindSafe for Seal {}
 
 #[derive(Default)]
 struct Users {
