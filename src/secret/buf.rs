@@ -155,6 +155,7 @@ impl SecretBuf {
     /// assert_eq!(zk_nalloc::SecretBuf::new(3)?.as_slice(), [0; 3]);
     /// # Ok::<(), zk_nalloc::MapFailed>(())
     /// ```
+    #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         self.home.region().assert_open();
@@ -172,6 +173,7 @@ impl SecretBuf {
     /// key.as_mut_slice().copy_from_slice(b"key");
     /// # Ok::<(), zk_nalloc::MapFailed>(())
     /// ```
+    #[inline]
     #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         self.home.region().assert_open();
@@ -236,6 +238,7 @@ impl SecretBuf {
 }
 
 impl Home {
+    #[inline]
     fn region(&self) -> &Region {
         match self {
             Self::Own(region) => region,
@@ -243,12 +246,18 @@ impl Home {
         }
     }
 
+    #[inline]
     fn enter(&self, access: Access) -> Scope<'_> {
         match self.region().enter(access) {
             Ok(scope) => scope,
-            Err(errno) => panic!("the kernel refused to open sealed pages: {errno}"),
+            Err(errno) => refused_to_open(errno),
         }
     }
+}
+
+#[cold]
+fn refused_to_open(errno: Errno) -> ! {
+    panic!("the kernel refused to open sealed pages: {errno}")
 }
 
 impl Region {

@@ -57,6 +57,7 @@ impl Frame {
         frame
     }
 
+    #[inline]
     pub(super) const fn len(&self) -> usize {
         self.len
     }
@@ -68,6 +69,7 @@ impl Frame {
 
     /// # Safety
     /// The pages are open for reading as long as the slice lives.
+    #[inline]
     pub(super) unsafe fn secret(&self) -> &[u8] {
         // SAFETY: inside the frame, initialised and ours (X3, X5); the caller vouches for access.
         unsafe { core::slice::from_raw_parts(self.outer.add(self.before).as_ptr(), self.len) }
@@ -75,6 +77,7 @@ impl Frame {
 
     /// # Safety
     /// The pages are open for writing as long as the slice lives.
+    #[inline]
     pub(super) unsafe fn secret_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `secret`; `&mut self` makes this the only reference to the secret (X4).
         unsafe { core::slice::from_raw_parts_mut(self.outer.add(self.before).as_ptr(), self.len) }

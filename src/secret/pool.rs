@@ -270,11 +270,13 @@ unsafe impl Send for Slot {}
 unsafe impl Sync for Slot {}
 
 impl Slot {
+    #[inline]
     fn chunk(&self) -> &Chunk {
         // SAFETY: the chunk lives as long as the pool (X7), which the slot holds.
         unsafe { self.chunk.as_ref() }
     }
 
+    #[inline]
     pub(super) fn region(&self) -> &Region {
         self.chunk().region()
     }

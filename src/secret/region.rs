@@ -200,8 +200,15 @@ impl Region {
     }
 
     /// Opens the pages for at least `access` until the scope is dropped. Costs nothing if they are not sealed.
+    #[inline]
     pub(super) fn enter(&self, access: Access) -> Result<Scope<'_>, Errno> {
-        let Some(seal) = &self.seal else { return Ok(Scope { counted: None }) };
+        match &self.seal {
+            None => Ok(Scope { counted: None }),
+            Some(seal) => self.enter_slow(seal, access),
+        }
+    }
+
+    fn enter_slow<'a>(&'a self, seal: &'a Seal, access: Access) -> Result<Scope<'a>, Errno> {
         if self.is_inherited() {
             // SAFETY: access only grows.
             unsafe { self.map.protect(Access::Write) }?;
@@ -220,17 +227,9 @@ impl Region {
         }
         Ok(Scope { counted: Some((self, seal, access)) })
     }
-}
 
-/// While it lives, the pages of a region are open.
-pub(super) struct Scope<'a> {
-    counted: Option<(&'a Region, &'a Seal, Access)>,
-}
-
-impl Drop for Scope<'_> {
-    fn drop(&mut self) {
-        let Some((region, seal, access)) = self.counted else { return };
-        if region.is_inherited() {
+    fn leave_slow(&self, seal: &Seal, access: Access) {
+        if self.is_inherited() {
             return;
         }
         let mut users = seal.users.lock(&Linux);
@@ -240,10 +239,24 @@ impl Drop for Scope<'_> {
         if need != before {
             // SAFETY: references into the pages live inside scopes alone, and `need` is what the scopes that
             // are left need (X8).
-            if let Err(Errno(errno)) = unsafe { region.map.protect(need) } {
+            if let Err(Errno(errno)) = unsafe { self.map.protect(need) } {
                 // Relaxed: read by `status` alone.
                 seal.refused.store(errno, Ordering::Relaxed);
             }
+        }
+    }
+}
+
+/// While it lives, the pages of a region are open.
+pub(super) struct Scope<'a> {
+    counted: Option<(&'a Region, &'a Seal, Access)>,
+}
+
+impl Drop for Scope<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some((region, seal, access)) = self.counted {
+            region.leave_slow(seal, access);
         }
     }
 }
