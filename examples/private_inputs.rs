@@ -12,6 +12,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::process::ExitCode;
 
 use zk_nalloc::secret::{Policy, Protection};
 use zk_nalloc::{Secret, SecretBuf};
@@ -53,7 +54,7 @@ fn prove(private: &[u64]) -> u64 {
     private.iter().fold(0, horner) as u64
 }
 
-fn main() -> io::Result<()> {
+fn run() -> io::Result<()> {
     let path = std::env::args().nth(1);
     let inputs = read_private_inputs(path.as_deref())?;
     println!("{} bytes of private inputs\n\n{}\n", inputs.len(), inputs.status());
@@ -64,4 +65,14 @@ fn main() -> io::Result<()> {
     println!("commitment: {:016x}", inputs.expose(prove));
     Ok(())
     // Dropped here: checked, wiped, unlocked and unmapped.
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("private_inputs: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }

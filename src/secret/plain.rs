@@ -82,7 +82,7 @@ mod contents {
     }
 }
 
-/// What a [`Secret`] can hold: one [`PlainData`], or a slice of them.
+/// What a [`Secret`](super::Secret) can hold: one [`PlainData`], or a slice of them.
 pub trait Contents: contents::View {}
 impl<T: PlainData> Contents for T {}
 impl<T: PlainData> Contents for [T] {}

@@ -91,7 +91,13 @@ fn peek(at: usize, into: &mut [u8]) -> bool {
 fn touch(at: usize, write: bool) {
     let p = core::ptr::with_exposed_provenance_mut::<u8>(at);
     // SAFETY: none; it is what is asked.
-    unsafe { if write { p.write_volatile(p.read_volatile() ^ 1) } else { drop(p.read_volatile()) } }
+    unsafe {
+        if write {
+            p.write_volatile(p.read_volatile() ^ 1)
+        } else {
+            let _ = p.read_volatile();
+        }
+    }
 }
 
 fn faults(keeper: &Keeper, offset: isize, len: usize, write: bool) -> String {
@@ -329,7 +335,7 @@ fn main() {
     println!("| | {} |", keepers.iter().map(|keeper| keeper.name).collect::<Vec<_>>().join(" | "));
     println!("|---|{}", "---|".repeat(keepers.len()));
     for (what, question) in questions {
-        let answers: Vec<_> = keepers.iter().map(|keeper| question(keeper)).collect();
+        let answers: Vec<_> = keepers.iter().map(question).collect();
         println!("| {what} | {} |", answers.join(" | "));
     }
 }

@@ -15,7 +15,9 @@ fn one_round(keeper: &Keeper, len: usize, times: usize, open: bool) -> f64 {
     let start = Instant::now();
     for _ in 0..times {
         match &mut kept {
-            Some(secret) => secret.read(&mut |bytes| drop(black_box(bytes.first().copied()))),
+            Some(secret) => secret.read(&mut |bytes| {
+                black_box(bytes.first());
+            }),
             None => drop(black_box((keeper.make)(len).unwrap())),
         }
     }
