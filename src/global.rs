@@ -1,20 +1,91 @@
-//! The global allocator. (First form: passes everything on.)
+//! `NAlloc`: what a binary installs. It routes each request by its `Layout`, and starts the engine.
+//!
+//! The one `static` of the engine is here; what a large request comes to is in `large`. Nothing here panics, unwinds
+//! or allocates; what the kernel refuses is answered with null, and a failed `realloc` leaves the old block as it was.
 
-#![expect(unsafe_code, reason = "GlobalAlloc")]
+#![expect(unsafe_code, reason = "GlobalAlloc is an unsafe trait, and blocks that change sides are copied")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+mod large;
 
-/// The allocator.
+use core::alloc::{GlobalAlloc, Layout};
+use core::ptr;
+use std::alloc::System;
+
+use crate::cache::{Cache, Started};
+use crate::config::Config;
+use crate::geometry::{LARGE_FROM, is_large};
+use crate::os::{self, Linux};
+
+/// The engine of this process.
+pub(crate) static ENGINE: Cache<Linux> = Cache::new(Linux);
+
+/// A global allocator for provers: requests of 64 KiB and more are served from resident memory that is kept and
+/// reused by any size; smaller ones go to `S`.
+///
+/// All values of this type serve large requests from one engine, which is set up by the first large request
+/// that any of them serves, with that one's [`Config`].
+///
+/// ```
+/// use zk_nalloc::NAlloc;
+///
+/// #[global_allocator]
+/// static GLOBAL: NAlloc = NAlloc::new();
+///
+/// let trace = vec![1_u64; 1 << 20];
+/// drop(trace);
+/// // The next buffer reuses the pages of the last one, whatever their sizes.
+/// let quotient = vec![2_u64; 1 << 19];
+/// assert!(zk_nalloc::stats().hits() > 0);
+/// # drop(quotient);
+/// ```
 #[derive(Debug)]
 pub struct NAlloc<S = System> {
     small: S,
+    config: Config,
 }
 
 impl NAlloc {
-    /// Makes the allocator with `System` for small requests.
+    /// Makes the allocator with the system's for small requests.
     #[must_use]
     pub const fn new() -> Self {
-        Self { small: System }
+        Self { small: System, config: Config::new() }
+    }
+
+    /// Makes the allocator with the system's for small requests, and with a configuration.
+    ///
+    /// ```
+    /// use zk_nalloc::{Config, NAlloc};
+    ///
+    /// static GLOBAL: NAlloc = NAlloc::with_config(Config::new().cache_bytes(8 << 30));
+    /// # let _ = &GLOBAL;
+    /// ```
+    #[must_use]
+    pub const fn with_config(config: Config) -> Self {
+        Self { small: System, config }
+    }
+}
+
+impl<S> NAlloc<S> {
+    /// Makes the allocator with `small` for requests under 64 KiB. glibc, which then serves no Rust code, is
+    /// left as it is.
+    ///
+    /// ```
+    /// use std::alloc::System;
+    /// use zk_nalloc::NAlloc;
+    ///
+    /// // Any `GlobalAlloc` will do: mimalloc, jemalloc, snmalloc, …
+    /// static GLOBAL: NAlloc<System> = NAlloc::with_small(System);
+    /// # let _ = &GLOBAL;
+    /// ```
+    #[must_use]
+    pub const fn with_small(small: S) -> Self {
+        Self { small, config: Config::new().tune_glibc(false) }
+    }
+
+    /// Makes the allocator with `small` for requests under 64 KiB, and with a configuration.
+    #[must_use]
+    pub const fn with_small_and_config(small: S, config: Config) -> Self {
+        Self { small, config }
     }
 }
 
@@ -24,14 +95,81 @@ impl Default for NAlloc {
     }
 }
 
-// SAFETY: passes on to `System`.
+/// Makes the rest of the process know of the engine, which has just started: it holds still around every fork,
+/// `Arena` gets the same huge pages, and glibc keeps what it would give back and take again.
+fn hook_slow(started: Started) {
+    /// What glibc's own tuning comes to at most, and would come to if it saw large blocks freed
+    /// (`DEFAULT_MMAP_THRESHOLD_MAX` of malloc.c, and twice that).
+    const MMAP_THRESHOLD: usize = 32 << 20;
+    const TRIM_THRESHOLD: usize = 2 * MMAP_THRESHOLD;
+    /// What the heap grows by at least: a system call per MiB of small blocks.
+    const TOP_PAD: usize = 1 << 20;
+    extern "C" fn prepare() {
+        ENGINE.before_fork();
+    }
+    extern "C" fn parent() {
+        ENGINE.after_fork();
+    }
+    extern "C" fn child() {
+        ENGINE.after_fork_in_child();
+    }
+    // Without the hooks (no memory for libc's list) a fork while another thread allocates may hang the child.
+    let _ = os::at_fork(prepare, parent, child);
+    os::set_huge(started.huge);
+    if started.tune_glibc {
+        os::keep_small_top(TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD);
+    }
+}
+
+// SAFETY: a block is handed out once until it is given back (H1, C2), is as long and as aligned as its `Layout`
+// asks (G2, G3), and which side serves a request is a function of its `Layout` alone (G1), so what comes back goes to
+// the side that it came from. Nothing unwinds.
 unsafe impl<S: GlobalAlloc> GlobalAlloc for NAlloc<S> {
+    #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if is_large(layout, LARGE_FROM) {
+            return ENGINE.allocate(layout, &self.config, hook_slow);
+        }
         // SAFETY: as our caller promised.
         unsafe { self.small.alloc(layout) }
     }
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if is_large(layout, LARGE_FROM) {
+            return ENGINE.allocate_zeroed(layout, &self.config, hook_slow);
+        }
         // SAFETY: as our caller promised.
-        unsafe { self.small.dealloc(ptr, layout) }
+        unsafe { self.small.alloc_zeroed(layout) }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
+        if is_large(layout, LARGE_FROM) {
+            return ENGINE.deallocate(p, layout);
+        }
+        // SAFETY: as our caller promised; the small side served this layout (G1).
+        unsafe { self.small.dealloc(p, layout) }
+    }
+
+    unsafe fn realloc(&self, p: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        let Ok(new) = Layout::from_size_align(new_size, layout.align()) else { return ptr::null_mut() };
+        match (is_large(layout, LARGE_FROM), is_large(new, LARGE_FROM)) {
+            (true, true) => ENGINE.reallocate(p, layout, new),
+            // SAFETY: as our caller promised; the small side served this layout and serves the new one (G1).
+            (false, false) => unsafe { self.small.realloc(p, layout, new_size) },
+            _ => {
+                // SAFETY: `new` has the size that our caller promised is not zero; both blocks are as long as
+                // what is copied, and a new block does not overlap one that is still owned.
+                unsafe {
+                    let to = self.alloc(new);
+                    if !to.is_null() {
+                        to.copy_from_nonoverlapping(p, layout.size().min(new_size));
+                        self.dealloc(p, layout);
+                    }
+                    to
+                }
+            }
+        }
     }
 }

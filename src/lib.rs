@@ -6,14 +6,22 @@ compile_error!(
 );
 
 mod arena;
+mod cache;
+mod config;
 mod error;
+mod geometry;
 mod global;
+mod heap;
+mod invariant;
+mod limits;
 mod os;
 pub mod secret;
 mod stats;
 mod sync;
+mod zeroing;
 
 pub use arena::Arena;
+pub use config::{Config, Moves, Thp};
 pub use error::MapFailed;
 pub use global::NAlloc;
 pub use secret::{Secret, SecretBuf, SecretPool};

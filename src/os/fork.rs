@@ -13,7 +13,7 @@
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use super::linux::KeepErrno;
+use super::linux::sys::KeepErrno;
 
 /// The page, once mapped; or [`NOT_WIPED`] where this kernel does not wipe.
 static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());

@@ -1,45 +1,49 @@
 //! The real kernel.
+//!
+//! Invariants: every method leaves `errno` as it found it; no call is a cancellation point of POSIX threads,
+//! which would unwind out of the allocator: those that would be are made without libc's wrapper. Never here:
+//! retrying for ever, and any guess about what a refusal means.
 
 #![expect(unsafe_code, reason = "system calls")]
 
-use super::{Facts, Huge, HugeMode, Os, Outcome, Room};
+mod cgroup;
+mod environ;
+mod files;
+mod hooks;
+mod host;
+mod limits;
+mod path;
+mod probe;
+mod room;
+pub(super) mod sys;
+mod text;
+mod vma;
+
+pub(crate) use hooks::{at_fork, keep_small_top};
+pub(crate) use limits::{Limit, overcommit_mode};
+
+use sys::{KeepErrno, errno, outcome, ptr};
+
+use super::{Facts, Huge, Os, Outcome, Room};
 use crate::error::Errno;
+use crate::sync::process::{AtomicBool, Ordering};
 use crate::sync::{Park, atomic::AtomicU32};
 
 /// Linux, by system calls through `libc`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Linux;
 
-/// Puts `errno` back when dropped, so that no caller of the allocator sees it change.
-pub(super) struct KeepErrno(i32);
-
-impl KeepErrno {
-    pub(super) fn new() -> Self {
-        Self(errno())
-    }
-}
-
-impl Drop for KeepErrno {
-    fn drop(&mut self) {
-        // SAFETY: libc gives each thread a valid, writable errno (O1).
-        unsafe { *libc::__errno_location() = self.0 }
-    }
-}
-
-pub(super) fn errno() -> i32 {
-    // SAFETY: libc gives each thread a valid, readable errno (O1).
-    unsafe { *libc::__errno_location() }
-}
-
-pub(super) fn outcome(ret: i32) -> Outcome {
-    if ret == 0 { Ok(()) } else { Err(Errno(errno())) }
-}
-
-fn ptr(addr: usize) -> *mut libc::c_void {
-    core::ptr::with_exposed_provenance_mut(addr)
-}
-
 const PLAIN: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
+/// Whether `MADV_DONTNEED` was seen to keep content (user-mode emulators): purging then maps afresh.
+static PURGE_KEEPS: AtomicBool = AtomicBool::new(false);
+
+/// Remembers what the probe found.
+fn set_purge_keeps(keeps: bool) {
+    // Relaxed: one flag of the host, the same whoever finds it out.
+    PURGE_KEEPS.store(keeps, Ordering::Relaxed);
+}
 
 impl Linux {
     /// Maps anonymous memory; never over anything unless `flags` says `MAP_FIXED`.
@@ -59,10 +63,18 @@ impl Linux {
         if align <= super::GRANULE {
             return Self::anonymous(0, len, prot, 0);
         }
-        let total = len.checked_add(align).filter(|&t| t <= isize::MAX as usize).ok_or(too_large)?;
-        let base = Self::anonymous(0, total, prot, 0)?;
+        let page = host::page();
+        let len = len.checked_next_multiple_of(page).ok_or(too_large)?;
+        let Some(total) = len.checked_add(align).filter(|&total| total <= isize::MAX as usize) else {
+            return Err(too_large);
+        };
+        let base = match Self::anonymous(0, total, prot, 0) {
+            Ok(base) => base,
+            Err(refused) => return Self::anonymous_by_luck(len, align, prot).ok_or(refused),
+        };
         let start = base.next_multiple_of(align);
         let (head, tail) = (start - base, base + total - (start + len));
+        // What cannot be trimmed is address space lost, no more.
         if head > 0 {
             let _ = Linux.unmap(base, head);
         }
@@ -72,58 +84,98 @@ impl Linux {
         Ok(start)
     }
 
-    fn madvise(addr: usize, len: usize, advice: i32) -> Outcome {
-        // SAFETY: the callers hold the range (O2), and no advice used here touches memory outside it.
-        outcome(unsafe { libc::madvise(ptr(addr), len, advice) })
+    /// Maps `len` bytes, in case they come to lie at a multiple of `align`: kernels place large mappings at huge
+    /// pages, and a limit may leave room for them and not for their alignment.
+    fn anonymous_by_luck(len: usize, align: usize, prot: i32) -> Option<usize> {
+        let start = Self::anonymous(0, len, prot, 0).ok()?;
+        if start.is_multiple_of(align) {
+            return Some(start);
+        }
+        let _ = Linux.unmap(start, len);
+        None
     }
-}
 
-impl Park for Linux {
-    fn wait(&self, word: &AtomicU32, expected: u32) {
+    /// Whether the whole range is mapped, by anybody.
+    fn mapped(self, addr: usize, len: usize) -> bool {
         let _keep = KeepErrno::new();
-        // SAFETY: FUTEX_WAIT only reads the word, which lives as long as the reference.
+        let page = host::page();
+        let start = addr / page * page;
+        let Some(len) = addr.checked_add(len).map(|end| end - start) else { return false };
+        // MS_ASYNC does nothing but check that the range is mapped (mm/msync.c). libc's wrapper is a cancellation
+        // point.
+        // SAFETY: msync with MS_ASYNC reads and writes no memory.
+        unsafe { libc::syscall(libc::SYS_msync, ptr(start), len, libc::MS_ASYNC) == 0 }
+    }
+
+    fn madvise(addr: usize, len: usize, advice: i32) -> Outcome {
+        /// How often a kernel that is short of something for the moment is asked again.
+        const TRIES: usize = 8;
+        let mut result = Ok(());
+        for _ in 0..TRIES {
+            // SAFETY: the callers hold the range (O2), and no advice used here touches memory outside it.
+            result = outcome(unsafe { libc::madvise(ptr(addr), len, advice) });
+            if result != Err(Errno(libc::EAGAIN)) && result != Err(Errno(libc::EINTR)) {
+                break;
+            }
+        }
+        result
+    }
+
+    /// Drops the pages of a range, if this kernel does what it says.
+    fn madvise_dontneed(self, addr: usize, len: usize) -> Outcome {
+        /// `MADV_DONTNEED` for memory that is locked too (Linux 5.18).
+        const DONTNEED_LOCKED: i32 = 24;
+        let _keep = KeepErrno::new();
+        match Self::madvise(addr, len, libc::MADV_DONTNEED) {
+            Err(Errno(libc::EINVAL)) => Self::madvise(addr, len, DONTNEED_LOCKED),
+            result => result,
+        }
+    }
+
+    fn futex(word: &AtomicU32, operation: i32, value: u32) {
+        let _keep = KeepErrno::new();
+        // SAFETY: FUTEX_WAIT reads the word, which lives as long as the reference, and FUTEX_WAKE uses its address
+        // only; the null pointer is no timeout. Refusals (the word has changed, a signal came) are wake-ups for no
+        // reason.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
                 core::ptr::from_ref(word),
-                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-                expected,
+                operation | libc::FUTEX_PRIVATE_FLAG,
+                value,
                 core::ptr::null::<libc::timespec>(),
             );
         }
     }
+}
+
+impl Park for Linux {
+    fn nap(&self) {
+        let _keep = KeepErrno::new();
+        let t = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
+        // SAFETY: `t` is a valid timespec; the remainder is not asked for.
+        // libc's wrapper is a cancellation point.
+        unsafe { libc::syscall(libc::SYS_nanosleep, &t, core::ptr::null_mut::<libc::timespec>()) };
+    }
+
+    fn wait(&self, word: &AtomicU32, expected: u32) {
+        Self::futex(word, libc::FUTEX_WAIT, expected);
+    }
 
     fn wake_one(&self, word: &AtomicU32) {
-        let _keep = KeepErrno::new();
-        // SAFETY: FUTEX_WAKE uses the word's address only.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                core::ptr::from_ref(word),
-                libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-                1,
-            );
-        }
+        Self::futex(word, libc::FUTEX_WAKE, 1);
     }
 }
 
 impl Os for Linux {
     fn facts(&self) -> Facts {
-        Facts {
-            page: 4096,
-            huge_page: 2 << 20,
-            huge_mode: HugeMode::Madvise,
-            ram: 8 << 30,
-            cpus: 4,
-            last_level_cache: 32 << 20,
-            moves: true,
-            residency: true,
-            soften: true,
-        }
+        let _keep = KeepErrno::new();
+        host::facts()
     }
 
     fn room(&self) -> Option<Room> {
-        None
+        let _keep = KeepErrno::new();
+        room::scarcest()
     }
 
     fn reserve(&self, len: usize, align: usize) -> Result<usize, Errno> {
@@ -133,13 +185,13 @@ impl Os for Linux {
 
     fn map(&self, len: usize, align: usize) -> Result<usize, Errno> {
         let _keep = KeepErrno::new();
-        Self::anonymous_aligned(len, align, libc::PROT_READ | libc::PROT_WRITE)
+        Self::anonymous_aligned(len, align, READ_WRITE)
     }
 
     fn open(&self, addr: usize, len: usize) -> Outcome {
         let _keep = KeepErrno::new();
         // SAFETY: the range is ours and inaccessible so far, so no reference into it exists (O2).
-        outcome(unsafe { libc::mprotect(ptr(addr), len, libc::PROT_READ | libc::PROT_WRITE) })
+        outcome(unsafe { libc::mprotect(ptr(addr), len, READ_WRITE) })
     }
 
     fn close(&self, addr: usize, len: usize) -> Outcome {
@@ -155,7 +207,12 @@ impl Os for Linux {
 
     fn purge(&self, addr: usize, len: usize) -> Outcome {
         let _keep = KeepErrno::new();
-        Self::madvise(addr, len, libc::MADV_DONTNEED)
+        // Relaxed: as in `set_purge_keeps`.
+        if PURGE_KEEPS.load(Ordering::Relaxed) {
+            // Its advice is gone with it, which costs speed alone.
+            return Self::anonymous(addr, len, READ_WRITE, libc::MAP_FIXED).map(drop);
+        }
+        self.madvise_dontneed(addr, len)
     }
 
     fn soften(&self, addr: usize, len: usize) -> Outcome {
@@ -165,7 +222,7 @@ impl Os for Linux {
 
     fn heal(&self, addr: usize, len: usize, huge: Huge) -> Outcome {
         let _keep = KeepErrno::new();
-        Self::anonymous(addr, len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_FIXED)?;
+        Self::anonymous(addr, len, READ_WRITE, libc::MAP_FIXED)?;
         // A refused advice costs speed alone.
         let _ = self.advise(addr, len, huge);
         Ok(())
@@ -176,14 +233,19 @@ impl Os for Linux {
         let _keep = KeepErrno::new();
         // SAFETY: both ranges are ours and do not overlap (O2); nobody holds a reference into the target.
         let p = unsafe { libc::mremap(ptr(from), len, len, FLAGS, ptr(to)) };
-        if p == libc::MAP_FAILED { Err(Errno(errno())) } else { Ok(()) }
+        match p.addr() {
+            at if at == to => Ok(()),
+            _ if p == libc::MAP_FAILED => Err(Errno(errno())),
+            // Not Linux: the pages are somewhere, and nothing is known of the target.
+            _ => Err(Errno(libc::ENOTSUP)),
+        }
     }
 
-    fn plug(&self, addr: usize, len: usize) -> Outcome {
+    fn plug(&self, addr: usize, len: usize, huge: Huge) -> Outcome {
         let _keep = KeepErrno::new();
-        let prot = libc::PROT_READ | libc::PROT_WRITE;
-        let got = Self::anonymous(addr, len, prot, libc::MAP_FIXED_NOREPLACE)?;
+        let got = Self::anonymous(addr, len, READ_WRITE, libc::MAP_FIXED_NOREPLACE)?;
         if got == addr {
+            let _ = self.advise(addr, len, huge);
             return Ok(());
         }
         // A kernel older than the flag took the address as a hint and mapped elsewhere.
@@ -191,11 +253,9 @@ impl Os for Linux {
         Err(Errno(libc::EEXIST))
     }
 
-    fn mapped(&self, addr: usize, len: usize) -> bool {
+    fn vma_end(&self, addr: usize) -> Option<usize> {
         let _keep = KeepErrno::new();
-        // MS_ASYNC does nothing but check that the range is mapped (mm/msync.c).
-        // SAFETY: msync with MS_ASYNC reads and writes no memory.
-        unsafe { libc::msync(ptr(addr), len, libc::MS_ASYNC) == 0 }
+        vma::end(addr)
     }
 
     fn advise(&self, addr: usize, len: usize, huge: Huge) -> Outcome {
@@ -208,23 +268,32 @@ impl Os for Linux {
     }
 
     fn resident(&self, addr: usize, len: usize) -> Option<usize> {
-        /// Pages asked about in one call: one stack buffer.
-        const BATCH: usize = 512;
+        /// Pages asked about in one call: one buffer on the stack, and 8 MiB of 4 KiB pages.
+        const BATCH: usize = 2048;
         let _keep = KeepErrno::new();
-        let page = super::GRANULE;
+        let page = host::page();
+        let end = addr.checked_add(len)?;
         let mut seen = [0_u8; BATCH];
-        let mut count = 0;
-        let (mut at, end) = (addr, addr + len);
+        let mut bytes = 0;
+        // The kernel counts in its own pages, the range in granules: its ends may lie inside a page.
+        let mut at = addr / page * page;
         while at < end {
-            let part = (end - at).min(BATCH * page);
-            // SAFETY: `seen` has a byte for each page of `part`.
-            if unsafe { libc::mincore(ptr(at), part, seen.as_mut_ptr()) } != 0 {
+            let pages = (end - at).div_ceil(page).min(BATCH);
+            // SAFETY: `seen` has a byte for each of `pages`.
+            if unsafe { libc::mincore(ptr(at), pages * page, seen.as_mut_ptr()) } != 0 {
                 return None;
             }
-            count += seen[..part / page].iter().filter(|&&b| b & 1 == 1).count();
-            at += part;
+            for (start, _) in (at..).step_by(page).zip(seen.iter().take(pages)).filter(|&(_, &b)| b & 1 == 1)
+            {
+                bytes += end.min(start + page) - addr.max(start);
+            }
+            at += pages * page;
         }
-        Some(count * page)
+        Some(bytes)
+    }
+
+    fn environment(&self, each: &mut dyn FnMut(&[u8])) {
+        environ::stream(each);
     }
 
     fn now(&self) -> u64 {
@@ -235,11 +304,40 @@ impl Os for Linux {
         t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
     }
 
+    fn thread(&self) -> u64 {
+        // The address of errno: one per thread, kept by the thread that survives a fork, and free to ask.
+        // SAFETY: libc gives each thread an errno (O1); only its address is used.
+        unsafe { libc::__errno_location().addr() as u64 }
+    }
+
     fn say(&self, parts: &[&str]) {
+        /// More parts than any line of this crate has; a call takes at least 16 (POSIX).
+        const PARTS: usize = 16;
         let _keep = KeepErrno::new();
-        for part in parts.iter().chain(&["\n"]) {
-            // SAFETY: the pointer and length are those of a string slice.
-            unsafe { libc::write(2, part.as_ptr().cast(), part.len()) };
+        let mut pieces = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; PARTS];
+        for (piece, part) in pieces.iter_mut().zip(parts.iter().take(PARTS - 1).chain(&["\n"])) {
+            *piece = libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
         }
+        // One call, so that lines of other threads and processes do not mix with this one.
+        // SAFETY: each piece is a string slice, or empty; the kernel only reads them.
+        unsafe { libc::syscall(libc::SYS_writev, libc::STDERR_FILENO, pieces.as_ptr(), PARTS) };
     }
 }
+
+/// Resident memory of the process in bytes (the second number of `/proc/self/statm`, in pages).
+pub(crate) fn resident_bytes() -> Option<usize> {
+    let mut buffer = [0_u8; 128];
+    let text = files::head(c"/proc/self/statm", &mut buffer)?;
+    let pages = text::words(text).nth(1).and_then(text::number)?;
+    usize::try_from(pages).ok()?.checked_mul(host::page())
+}
+
+/// Writes one line to standard error and ends the process.
+pub(crate) fn die(parts: &[&str]) -> ! {
+    Linux.say(parts);
+    // SAFETY: abort may be called at any time.
+    unsafe { libc::abort() }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -11,10 +11,15 @@
 use crate::error::Errno;
 use crate::sync::Park;
 
+#[cfg(all(test, not(loom)))]
+pub(crate) mod fake;
 pub(crate) mod fork;
 mod linux;
 pub(crate) mod private;
-pub(crate) use linux::Linux;
+mod settings;
+
+pub(crate) use linux::{Limit, Linux, at_fork, die, keep_small_top, overcommit_mode, resident_bytes};
+pub(crate) use settings::{REPORTED, Reported, huge, set_huge, settings};
 
 /// The unit in which the page heap cuts memory, in bytes: 4 KiB on every kernel, whatever its page size.
 pub(crate) const GRANULE: usize = 4 << 10;
@@ -61,6 +66,8 @@ pub(crate) struct Facts {
     pub(crate) last_level_cache: usize,
     /// Whether `mremap` with `MREMAP_DONTUNMAP` works here and is safe on this kernel.
     pub(crate) moves: bool,
+    /// Whether it works here, on a kernel with a known fault in it. Never with `moves`.
+    pub(crate) moves_unsafely: bool,
     /// Whether `mincore` tells resident from absent.
     pub(crate) residency: bool,
     /// Whether `MADV_FREE` works.
@@ -70,7 +77,7 @@ pub(crate) struct Facts {
 /// How much memory the container or the host lets this process have, and what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// The tightest limit in bytes: of every cgroup up to the root, or of RAM.
+    /// The limit in bytes, of a cgroup of ours up to the root or of RAM, that has the smallest share left.
     pub(crate) limit: usize,
     /// What is left under it in bytes, counting reclaimable page cache as left.
     pub(crate) left: usize,
@@ -81,10 +88,10 @@ pub(crate) struct Room {
 /// Addresses are plain numbers here: the memory behind them belongs to whoever mapped it, and only the
 /// layers above turn them into pointers. All calls may be made from any thread at any time.
 pub(crate) trait Os: Park + Send + Sync + 'static {
-    /// Says what this host offers. Probes on scratch mappings only; tens of microseconds.
+    /// Says what this host offers. Probes on scratch mappings only; a quarter of a millisecond.
     fn facts(&self) -> Facts;
 
-    /// Says how much memory is left, or `None` where nobody tells. Reads files: tens of microseconds.
+    /// Says how much memory is left, or `None` where nobody tells. Reads files: a quarter of a millisecond.
     fn room(&self) -> Option<Room>;
 
     /// Sets `len` bytes of address space aside at a multiple of `align` (a power of two of at least a
@@ -98,7 +105,7 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     fn open(&self, addr: usize, len: usize) -> Outcome;
 
     /// Takes an opened range back to reserved: pages gone, inaccessible, no commit charge. The range must be
-    /// ours, whole. On failure it is still ours and accessible or not, its content unknown.
+    /// ours, whole; its huge-page advice is gone. After an error it counts as unmapped: see [`Os::plug`].
     fn close(&self, addr: usize, len: usize) -> Outcome;
 
     /// Unmaps a range that is ours, whole.
@@ -114,8 +121,7 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     fn soften(&self, addr: usize, len: usize) -> Outcome;
 
     /// Replaces an opened range that is ours by a fresh zero one with `huge` advice, so that it is one VMA
-    /// with neighbours of the same advice again. After an error its content is unknown; it is still ours and
-    /// mapped, readable and writable, unless [`Os::mapped`] says otherwise.
+    /// with neighbours of the same advice again. After an error it counts as unmapped: see [`Os::plug`].
     fn heal(&self, addr: usize, len: usize, huge: Huge) -> Outcome;
 
     /// Moves the pages of `from..from + len` under `to..to + len` (`mremap` with `MREMAP_DONTUNMAP`), both
@@ -124,12 +130,13 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// leading part may have moved; the target counts as unmapped: see [`Os::plug`].
     fn move_pages(&self, from: usize, to: usize, len: usize) -> Outcome;
 
-    /// Maps readable and writable zero pages at `addr..addr + len` if nothing at all is mapped there.
-    /// An error means that something may be: the range must never be touched or mapped over again.
-    fn plug(&self, addr: usize, len: usize) -> Outcome;
+    /// Maps readable and writable zero pages with `huge` advice at `addr..addr + len` if nothing at all is
+    /// mapped there. An error means that something may be: the range must never be touched or mapped over again.
+    fn plug(&self, addr: usize, len: usize, huge: Huge) -> Outcome;
 
-    /// Whether the whole range is mapped, by anybody.
-    fn mapped(&self, addr: usize, len: usize) -> bool;
+    /// Where the VMA that holds `addr` ends (`PROCMAP_QUERY`), or `None` where the kernel does not tell, which is
+    /// only where [`Os::move_pages`] refuses a source of several VMAs.
+    fn vma_end(&self, addr: usize) -> Option<usize>;
 
     /// Gives huge-page advice for a mapped or reserved range.
     fn advise(&self, addr: usize, len: usize, huge: Huge) -> Outcome;
@@ -138,8 +145,15 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// speed only: resident pages may be zero ones, absent ones may be dirty and swapped.
     fn resident(&self, addr: usize, len: usize) -> Option<usize>;
 
+    /// Streams the environment that this process was started with: entries `NAME=VALUE`, a NUL byte after each,
+    /// cut anywhere. Safe against a concurrent `setenv` wherever `/proc` is mounted.
+    fn environment(&self, each: &mut dyn FnMut(&[u8]));
+
     /// Nanoseconds of a clock that never goes back.
     fn now(&self) -> u64;
+
+    /// The calling thread's number, never 0, the same for its life and in a child that it forks.
+    fn thread(&self) -> u64;
 
     /// Writes one line to standard error: the parts one after another, then a newline. Best effort.
     fn say(&self, parts: &[&str]);

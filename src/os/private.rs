@@ -5,15 +5,15 @@
 //!
 //! Invariants: every call leaves `errno` as it found it; lengths are multiples of the kernel's page; a call
 //! that is refused changes nothing that it does not say. System calls that sanitizers replace by doing
-//! nothing (`mlock`) are made directly, so that what is reported is what happened.
+//! nothing (`mlock`), or whose wrappers are cancellation points, are made directly.
 //! Never here: policy; which refusals matter is for the layer above.
 
 #![expect(unsafe_code, reason = "system calls")]
 
 use core::ptr::{NonNull, null_mut};
 
-use super::Outcome;
-use super::linux::{KeepErrno, errno, outcome};
+use super::linux::sys::{KeepErrno, errno, outcome};
+use super::{Limit, Outcome, overcommit_mode};
 use crate::error::{Errno, Obstacle};
 
 /// What stands behind the data pages.
@@ -169,7 +169,7 @@ fn reserve_secret(total: usize) -> Result<NonNull<u8>, Errno> {
     });
     // The mapping keeps the file alive.
     // SAFETY: the descriptor is ours, and is not used after this.
-    unsafe { libc::close(fd) };
+    unsafe { libc::syscall(libc::SYS_close, fd) };
     mapped
 }
 
@@ -193,8 +193,9 @@ pub(crate) fn fill_random(bytes: &mut [u8]) -> Outcome {
     let _keep = KeepErrno::new();
     let mut done = 0;
     while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        // libc's wrapper is a cancellation point, which would unwind from here.
         // SAFETY: the kernel writes at most `rest.len()` bytes to a slice that is ours alone.
-        let n = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
+        let n = unsafe { libc::syscall(libc::SYS_getrandom, rest.as_mut_ptr(), rest.len(), 0) };
         match usize::try_from(n) {
             Ok(n) => done += n,
             Err(_) if errno() == libc::EINTR => {}
@@ -204,19 +205,10 @@ pub(crate) fn fill_random(bytes: &mut [u8]) -> Outcome {
     Ok(())
 }
 
-/// What a finite resource limit allows, in bytes.
-fn finite(get: impl FnOnce(*mut libc::rlimit) -> i32) -> Option<usize> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    let got = get(&mut limit) == 0;
-    (got && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as usize)
-}
-
 /// Says why locking `len` bytes more was refused, as far as that can be told.
 pub(crate) fn why_not_locked(len: usize) -> Obstacle {
-    let _keep = KeepErrno::new();
     let needed = in_use("VmLck:").saturating_add(len);
-    // SAFETY: the pointer is that of a valid rlimit to write to.
-    match finite(|limit| unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, limit) }) {
+    match Limit::Locked.allowed() {
         Some(allowed) if needed > allowed => Obstacle::LockedMemory { needed, allowed },
         _ => Obstacle::Measure { call: "mlock" },
     }
@@ -224,17 +216,17 @@ pub(crate) fn why_not_locked(len: usize) -> Obstacle {
 
 /// Says why mapping `len` bytes more was refused, as far as that can be told.
 pub(crate) fn why_not_mapped(len: usize) -> Obstacle {
-    let _keep = KeepErrno::new();
     let needed = in_use("VmSize:").saturating_add(len);
-    // SAFETY: the pointer is that of a valid rlimit to write to.
-    match finite(|limit| unsafe { libc::getrlimit(libc::RLIMIT_AS, limit) }) {
-        Some(allowed) if needed > allowed => Obstacle::AddressSpace { allowed },
+    match (Limit::AddressSpace.allowed(), overcommit_mode()) {
+        (Some(allowed), _) if needed > allowed => Obstacle::AddressSpace { allowed },
+        (_, Some(mode @ 2)) => Obstacle::Overcommit { mode },
         _ => Obstacle::Unknown,
     }
 }
 
 /// Bytes that this process uses of something; 0 where nobody tells. Called on refusals only: it allocates.
 fn in_use(what: &str) -> usize {
+    let _keep = KeepErrno::new();
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap_or_default();
     line.split_whitespace().next().and_then(|kib| kib.parse().ok()).map_or(0, |kib: usize| kib << 10)

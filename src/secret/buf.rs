@@ -16,8 +16,8 @@ use super::region::{Region, Scope};
 use super::status::Status;
 use crate::MapFailed;
 use crate::error::{Errno, Obstacle};
+use crate::os::die;
 use crate::os::private::{Access, wipe};
-use crate::os::{Linux, Os};
 
 /// Bytes that stay private: on pages of their own, wiped when dropped.
 ///
@@ -300,8 +300,7 @@ impl Drop for SecretBuf {
 
 #[cold]
 fn abort(why: &str) -> ! {
-    Linux.say(&["zk-nalloc: ", why, "; aborting"]);
-    std::process::abort()
+    die(&["zk-nalloc: ", why, "; aborting"])
 }
 
 impl fmt::Debug for SecretBuf {

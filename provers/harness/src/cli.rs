@@ -1,0 +1,183 @@
+//! The part of the command line that all provers share.
+//!
+//! Why it is here: `--rounds` and the like must mean the same for every prover, and a mistake in them must be
+//! answered in one clear line.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use clap::{Args, Parser};
+
+use crate::allocator::Choice;
+use crate::error::Error;
+
+/// How often, how wide and under what to prove.
+#[derive(Args, Clone, Debug)]
+pub struct Settings {
+    /// Proofs per process; the first is the cold one
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    pub rounds: u32,
+
+    /// Processes per statement and allocator; every second turn runs the allocators in reverse order
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub turns: u32,
+
+    /// Worker threads of each prover [default: the processors it may use]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    threads: Option<u16>,
+
+    /// Prove in this very process, under this allocator, and print a line of JSON per proof
+    #[arg(long, value_enum)]
+    pub allocator: Option<Choice>,
+
+    /// Write the machine and every single proof into this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Print NAlloc's own counters on standard error at the end of each of its processes
+    #[arg(long)]
+    pub stats: bool,
+}
+
+impl Settings {
+    /// Returns the number of worker threads.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
+    }
+}
+
+/// A number of rows: a power of two, written `2^15` or `32768`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    log2: u32,
+}
+
+impl Rows {
+    const LOG2_MIN: u32 = 5;
+    /// Larger traces take more than 100 GiB in every prover here.
+    const LOG2_MAX: u32 = 24;
+
+    /// Returns the binary logarithm.
+    #[must_use]
+    pub const fn log2(self) -> u32 {
+        self.log2
+    }
+
+    /// Returns the number itself.
+    #[must_use]
+    pub const fn count(self) -> usize {
+        1 << self.log2
+    }
+}
+
+impl FromStr for Rows {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let log2 = match text.strip_prefix("2^") {
+            Some(exponent) => exponent.parse::<u32>().ok(),
+            None => text.parse::<u64>().ok().filter(|n| n.is_power_of_two()).map(u64::ilog2),
+        };
+        let log2 = log2.ok_or_else(|| Error::new("rows are a power of two, written as 2^15 or 32768"))?;
+        if !(Self::LOG2_MIN..=Self::LOG2_MAX).contains(&log2) {
+            let (min, max) = (Self::LOG2_MIN, Self::LOG2_MAX);
+            return Err(Error::new(format!("rows must lie between 2^{min} and 2^{max}")));
+        }
+        Ok(Self { log2 })
+    }
+}
+
+impl fmt::Display for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "2^{}", self.log2)
+    }
+}
+
+/// Parses the command line, or ends the process: with the help that was asked for, or with one line that says what
+/// is wrong.
+#[must_use]
+pub fn parse<C: Parser>() -> C {
+    C::try_parse().unwrap_or_else(|error| {
+        if !error.use_stderr() {
+            error.exit();
+        }
+        eprintln!("{}", one_line(&error.to_string()));
+        std::process::exit(2)
+    })
+}
+
+/// Joins the first paragraph of clap's answer: the mistake and what was possible, without the usage text.
+fn one_line(answer: &str) -> String {
+    let paragraph = answer.lines().map(str::trim).take_while(|line| !line.is_empty());
+    paragraph.collect::<Vec<_>>().join(" ")
+}
+
+/// Turns the outcome of a prover into its exit status, an error into one line on standard error.
+#[must_use]
+pub fn finish(outcome: Result<(), Error>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::{Choice, Rows, Settings, one_line};
+
+    #[derive(Parser, Debug)]
+    struct Cli {
+        #[command(flatten)]
+        settings: Settings,
+        #[arg(long, default_value = "2^14")]
+        rows: Rows,
+    }
+
+    fn parse(words: &[&str]) -> Result<Cli, String> {
+        Cli::try_parse_from([&["prove"], words].concat()).map_err(|error| one_line(&error.to_string()))
+    }
+
+    #[test]
+    fn rows_are_a_power_of_two_in_either_spelling() {
+        for (text, log2) in [("2^15", 15), ("32768", 15), ("2^5", 5), ("16777216", 24)] {
+            assert_eq!(text.parse::<Rows>().map(Rows::log2).ok(), Some(log2), "{text}");
+        }
+        for text in ["", "15", "2^", "2^4", "2^25", "2^-3", "-32768", "2^99999999999", "33000", "lots", "0"] {
+            assert!(text.parse::<Rows>().is_err(), "{text}");
+        }
+        assert_eq!("4096".parse::<Rows>().map(|rows| rows.to_string()).ok().as_deref(), Some("2^12"));
+    }
+
+    #[test]
+    fn a_mistake_is_answered_in_one_line_that_names_it() {
+        for (words, needle) in [
+            (&["--rows", "33000"][..], "power of two"),
+            (&["--rounds", "1"], "--rounds"),
+            (&["--turns", "0"], "--turns"),
+            (&["--threads", "x"], "--threads"),
+            (&["--allocator", "dlmalloc"], "nalloc"),
+            (&["--frobnicate"], "--frobnicate"),
+        ] {
+            let line = parse(words).expect_err("a mistake must be refused");
+            assert!(line.contains(needle) && !line.contains('\n') && line.starts_with("error:"), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_defaults_compare_and_the_child_is_asked_for_by_name() {
+        let cli = parse(&[]).expect("defaults parse");
+        assert!(
+            cli.settings.allocator.is_none() && cli.settings.threads() >= 1 && cli.rows.count() == 1 << 14
+        );
+        let cli = parse(&["--allocator", "nalloc", "--threads", "3"]).expect("child parses");
+        assert_eq!((cli.settings.allocator, cli.settings.threads()), (Some(Choice::NAlloc), 3));
+    }
+}

@@ -1,0 +1,107 @@
+//! The machine in a few words, because a ratio without its machine says little.
+//!
+//! Why it is here: huge-page mode, core count and memory decide what faulting costs. Everything is read from
+//! `/proc` and `/sys`; what cannot be read is `unknown` and stops nothing.
+
+use std::fmt;
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// Where a comparison ran.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Model name of the processor.
+    pub processor: String,
+    /// Processors that this process may use.
+    pub cpus: usize,
+    /// Physical memory, in MiB.
+    pub memory_mib: u64,
+    /// Release of the kernel.
+    pub kernel: String,
+    /// Mode of transparent huge pages: `always`, `madvise` or `never`.
+    pub huge_pages: String,
+    /// Vector instructions that the provers were compiled for.
+    pub vectors: String,
+}
+
+impl Machine {
+    /// Describes this machine.
+    #[must_use]
+    pub fn here() -> Self {
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        Self {
+            processor: field(&read("/proc/cpuinfo"), "model name")
+                .unwrap_or_else(|| std::env::consts::ARCH.into()),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_mib: field(&read("/proc/meminfo"), "MemTotal").map_or(0, |total| mib(&total)),
+            kernel: or_unknown(read("/proc/sys/kernel/osrelease").trim()),
+            huge_pages: or_unknown(selected(&read("/sys/kernel/mm/transparent_hugepage/enabled"))),
+            vectors: vectors().into(),
+        }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { processor, cpus, memory_mib, kernel, huge_pages, vectors } = self;
+        write!(f, "{processor}, {cpus} cpus, {memory_mib} MiB, Linux {kernel}, ")?;
+        write!(f, "huge pages {huge_pages}, compiled for {vectors}")
+    }
+}
+
+/// The widest vectors the compiler was allowed to use: provers choose their field arithmetic by it.
+const fn vectors() -> &'static str {
+    if cfg!(target_feature = "avx512f") {
+        "AVX-512"
+    } else if cfg!(target_feature = "avx2") {
+        "AVX2"
+    } else if cfg!(target_arch = "aarch64") {
+        "NEON"
+    } else {
+        "the baseline (RUSTFLAGS=-Ctarget-cpu=native is faster)"
+    }
+}
+
+fn or_unknown(text: &str) -> String {
+    if text.is_empty() { "unknown" } else { text }.into()
+}
+
+/// Finds `name : value` in one of the kernel's lists.
+fn field(text: &str, name: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim().into())
+    })
+}
+
+/// Reads `16384 kB` as MiB.
+fn mib(kib: &str) -> u64 {
+    kib.split_whitespace().next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0) / 1024
+}
+
+/// The word in brackets in `always [madvise] never`.
+fn selected(modes: &str) -> &str {
+    modes.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or("", |(word, _)| word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Machine, field, mib, selected};
+
+    #[test]
+    fn the_kernels_lists_are_read() {
+        assert_eq!(field("a\t: b\nmodel name\t: X 9000\n", "model name").as_deref(), Some("X 9000"));
+        assert_eq!(field("a: b", "c"), None);
+        assert_eq!(mib("16384 kB"), 16);
+        assert_eq!(mib("lots"), 0);
+        assert_eq!(selected("always [madvise] never\n"), "madvise");
+        assert_eq!(selected(""), "");
+    }
+
+    #[test]
+    fn a_machine_without_proc_still_has_a_line() {
+        let line = Machine::here().to_string();
+        assert!(line.contains("cpus") && !line.contains('\n'), "{line}");
+    }
+}

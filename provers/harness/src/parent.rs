@@ -1,0 +1,143 @@
+//! The parent: starts itself once per turn, statement and allocator, listens, and prints the table.
+//!
+//! Why it is here: allocators are compared in alternating order (A B B A …), so that a machine that warms up or
+//! gets busier favours neither. The parent itself measures nothing and stays idle while a child proves.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use crate::allocator::{Choice, VARIABLE};
+use crate::cli::Settings;
+use crate::error::Error;
+use crate::machine::Machine;
+use crate::progress::Progress;
+use crate::record::{End, Event, Record, Round, Run};
+use crate::table;
+
+/// One statement to compare allocators on.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// What is proved, in a few words, for the table.
+    pub statement: String,
+    /// The arguments that make a child prove just this.
+    pub arguments: Vec<String>,
+}
+
+/// Proves every task under every allocator, `settings.turns` times in alternating order, and prints one table on
+/// standard output; shows progress on standard error.
+///
+/// # Errors
+/// When a child cannot be started or fails, or the record cannot be written.
+pub fn compare(tasks: &[Task], settings: &Settings) -> Result<(), Error> {
+    // Before the work, not after it: a record that cannot be written is better known now.
+    let file = settings.json.as_ref().map(|path| {
+        fs::File::create(path).map_err(|cause| Error::doing(format!("creating {}", path.display()), cause))
+    });
+    let file = file.transpose()?;
+    let machine = Machine::here();
+    let processes = tasks.len() * Choice::ALL.len() * settings.turns as usize;
+    let progress = Progress::new(processes as u64 * u64::from(settings.rounds), settings);
+    let mut runs = Vec::with_capacity(processes);
+    for task in tasks {
+        for turn in 0..settings.turns {
+            for allocator in order(turn) {
+                runs.push(run(task, allocator, turn, settings, &progress)?);
+            }
+        }
+    }
+    progress.done();
+    let record = Record { machine, threads: settings.threads(), runs };
+    println!("{}", table::render(&record.runs));
+    println!("{}", table::caption(&record, settings.rounds));
+    if let Some(file) = file {
+        serde_json::to_writer_pretty(file, &record)
+            .map_err(|cause| Error::doing("writing the record", cause))?;
+    }
+    Ok(())
+}
+
+/// The allocators in the order of this turn: A B, then B A, and so on.
+fn order(turn: u32) -> Vec<Choice> {
+    let mut choices = Choice::ALL.to_vec();
+    if turn % 2 == 1 {
+        choices.reverse();
+    }
+    choices
+}
+
+fn run(
+    task: &Task,
+    allocator: Choice,
+    turn: u32,
+    settings: &Settings,
+    progress: &Progress,
+) -> Result<Run, Error> {
+    progress.starts(&task.statement, allocator, turn);
+    let mut child = start(task, allocator, settings)?;
+    let heard = listen(&mut child, progress);
+    if heard.is_err() {
+        // A child that talks nonsense must not outlive us; one that has already ended refuses, which is as well.
+        let _ = child.kill();
+    }
+    let what = || format!("{} under {}", task.statement, allocator.title());
+    let status = child.wait().map_err(|cause| Error::doing(what(), cause))?;
+    if !status.success() {
+        return Err(Error::doing(what(), format!("the proving process ended with {status}")));
+    }
+    let (rounds, end) = heard.map_err(|cause| Error::doing(what(), cause))?;
+    let run = Run { statement: task.statement.clone(), allocator, turn, rounds, end };
+    progress.ends(&run);
+    Ok(run)
+}
+
+fn start(task: &Task, allocator: Choice, settings: &Settings) -> Result<Child, Error> {
+    let program = std::env::current_exe().map_err(|cause| Error::doing("finding this program", cause))?;
+    let mut command = Command::new(program);
+    command
+        .args(&task.arguments)
+        .args(["--allocator", allocator.name()])
+        .args(["--rounds", &settings.rounds.to_string()])
+        .args(["--threads", &settings.threads().to_string()]);
+    if settings.stats {
+        command.arg("--stats");
+    }
+    command
+        .env(VARIABLE, allocator.name())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|cause| Error::doing("starting a prover", cause))
+}
+
+/// Reads a child's lines to their end.
+fn listen(child: &mut Child, progress: &Progress) -> Result<(Vec<Round>, End), Error> {
+    let stdout =
+        child.stdout.take().ok_or_else(|| Error::new("the proving process has no standard output"))?;
+    let mut rounds = Vec::new();
+    for line in BufReader::new(stdout).lines() {
+        let line = line.map_err(|cause| Error::doing("listening", cause))?;
+        match serde_json::from_str(&line).map_err(|cause| Error::doing(format!("reading {line:?}"), cause))? {
+            Event::Proof(round) => {
+                progress.proof(&round);
+                rounds.push(round);
+            }
+            Event::End(end) => return Ok((rounds, end)),
+        }
+    }
+    Err(Error::new("the proving process ended too early"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Choice, order};
+
+    #[test]
+    fn every_second_turn_runs_backwards() {
+        assert_eq!(
+            [order(0), order(1)].concat(),
+            [Choice::System, Choice::NAlloc, Choice::NAlloc, Choice::System]
+        );
+        assert_eq!(order(2), order(0));
+    }
+}

@@ -1,0 +1,74 @@
+//! What a run leaves behind: the lines a child sends to its parent, and the file a user may keep.
+//!
+//! Why it is here: parent and child are the same program in two processes, so the words between them are types
+//! shared by both, one JSON object per line of the child's standard output. The raw rows in a record are these
+//! same types, so nothing shown in the table is computed from anything but what the record holds.
+
+use serde::{Deserialize, Serialize};
+
+use crate::allocator::Choice;
+use crate::machine::Machine;
+
+/// One line of a child's standard output.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum Event {
+    /// A proof was made and verified.
+    Proof(Round),
+    /// All rounds are done; the last line.
+    End(End),
+}
+
+/// One proof, made and verified.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// 0 for the first proof of a process, which is the cold one.
+    pub round: u32,
+    /// Wall time of the proof with its trace or witness, without its verification.
+    pub seconds: f64,
+    /// Page faults during that time that read nothing from a disk.
+    pub minor_faults: u64,
+    /// Page faults during that time that did.
+    pub major_faults: u64,
+    /// Processor time in user mode, all threads together.
+    pub user_seconds: f64,
+    /// Processor time in the kernel, all threads together.
+    pub kernel_seconds: f64,
+    /// Wall time of the verification.
+    pub verify_seconds: f64,
+}
+
+/// What is known only when a process is through.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// Highest resident size of the process (`VmHWM`).
+    pub peak_resident_bytes: u64,
+    /// Share of large requests served from memory already held, cold proof included; only for `NAlloc`.
+    pub hit_rate: Option<f64>,
+}
+
+/// One process from start to end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// What was proved, in words.
+    pub statement: String,
+    /// Under which allocator.
+    pub allocator: Choice,
+    /// In which turn, from 0.
+    pub turn: u32,
+    /// Its proofs in order.
+    pub rounds: Vec<Round>,
+    /// Its end.
+    pub end: End,
+}
+
+/// Everything measured by one command, with the machine it was measured on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Where it ran.
+    pub machine: Machine,
+    /// Worker threads of each prover.
+    pub threads: usize,
+    /// The processes in the order in which they ran.
+    pub runs: Vec<Run>,
+}

@@ -1,0 +1,124 @@
+//! From single proofs to the numbers of the table: pure functions, no input or output.
+//!
+//! Why it is here: times are noisy, so the table shows minimum and median of the warm proofs of all turns together
+//! and what each made the kernel do; a mean would carry every disturbance of the machine along.
+
+use crate::record::{Round, Run};
+
+/// One statement under one allocator, all turns together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// Median over the turns of a process's first proof.
+    pub cold_seconds: f64,
+    /// Fastest warm proof.
+    pub warm_seconds_min: f64,
+    /// Median warm proof.
+    pub warm_seconds_median: f64,
+    /// Page faults of the median warm proof, from memory and from disk together.
+    pub warm_faults: f64,
+    /// Kernel time of the median warm proof, all threads together.
+    pub warm_kernel_seconds: f64,
+    /// Highest peak of any turn: memory is a promise to be kept every time.
+    pub peak_resident_bytes: f64,
+    /// Median over the turns, where the allocator counts hits.
+    pub hit_rate: Option<f64>,
+}
+
+impl Summary {
+    /// Combines runs of one statement under one allocator.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "faults and bytes are far below 2^52")]
+    pub fn of(runs: &[&Run]) -> Self {
+        let cold = runs.iter().filter_map(|run| run.rounds.first()).map(|round| round.seconds);
+        let warm = || runs.iter().flat_map(|run| run.rounds.iter().skip(1));
+        let faults = |round: &Round| (round.minor_faults + round.major_faults) as f64;
+        let hits: Vec<f64> = runs.iter().filter_map(|run| run.end.hit_rate).collect();
+        Self {
+            cold_seconds: median(cold),
+            warm_seconds_min: warm().map(|round| round.seconds).fold(f64::INFINITY, f64::min),
+            warm_seconds_median: median(warm().map(|round| round.seconds)),
+            warm_faults: median(warm().map(faults)),
+            warm_kernel_seconds: median(warm().map(|round| round.kernel_seconds)),
+            peak_resident_bytes: runs.iter().map(|run| run.end.peak_resident_bytes).max().unwrap_or(0) as f64,
+            hit_rate: (!hits.is_empty()).then(|| median(hits.into_iter())),
+        }
+    }
+}
+
+/// Returns the median, between the middle two for an even count; not a number for none.
+#[must_use]
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => values[middle],
+        _ => f64::midpoint(values[middle - 1], values[middle]),
+    }
+}
+
+/// Returns `ours / theirs`, or nothing where that says nothing: no baseline, or no numbers.
+#[must_use]
+pub fn ratio(ours: f64, theirs: f64) -> Option<f64> {
+    (ours.is_finite() && theirs.is_finite() && theirs > 0.0).then(|| ours / theirs)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::{Summary, median, ratio};
+    use crate::allocator::Choice;
+    use crate::record::{End, Round, Run};
+
+    /// A run of proofs that took `seconds`, the cold one first, each with as many faults as its number in the row.
+    pub(crate) fn run(allocator: Choice, turn: u32, seconds: &[f64], peak_mib: u64) -> Run {
+        let round = |(round, seconds): (u32, &f64)| Round {
+            round,
+            seconds: *seconds,
+            minor_faults: 1_000 * u64::from(round),
+            major_faults: 0,
+            user_seconds: 4.0 * seconds,
+            kernel_seconds: seconds / 2.0,
+            verify_seconds: 0.01,
+        };
+        let hit_rate = (allocator == Choice::NAlloc).then_some(0.5 + f64::from(turn) / 10.0);
+        Run {
+            statement: "counting".into(),
+            allocator,
+            turn,
+            rounds: (0..).zip(seconds).map(round).collect(),
+            end: End { peak_resident_bytes: peak_mib << 20, hit_rate },
+        }
+    }
+
+    #[test]
+    fn the_median_of_none_is_no_number() {
+        assert!(median([].into_iter()).is_nan());
+        assert_eq!(median([3.0].into_iter()), 3.0);
+        assert_eq!(median([9.0, 1.0, 2.0].into_iter()), 2.0);
+        assert_eq!(median([4.0, 1.0, 2.0, 9.0].into_iter()), 3.0);
+    }
+
+    #[test]
+    fn a_ratio_needs_a_baseline() {
+        assert_eq!(ratio(1.0, 2.0), Some(0.5));
+        assert_eq!(ratio(1.0, 0.0), None);
+        assert_eq!(ratio(f64::NAN, 1.0), None);
+        assert_eq!(ratio(1.0, f64::INFINITY), None);
+    }
+
+    #[test]
+    fn turns_are_combined_and_the_cold_proof_is_kept_apart() {
+        let (a, b) =
+            (run(Choice::NAlloc, 0, &[9.0, 2.0, 4.0], 100), run(Choice::NAlloc, 1, &[7.0, 1.0, 3.0], 300));
+        let summary = Summary::of(&[&a, &b]);
+        assert_eq!(summary.cold_seconds, 8.0);
+        assert_eq!(summary.warm_seconds_min, 1.0);
+        assert_eq!(summary.warm_seconds_median, 2.5);
+        assert_eq!(summary.warm_faults, 1_500.0);
+        assert_eq!(summary.warm_kernel_seconds, 1.25);
+        assert_eq!(summary.peak_resident_bytes, f64::from(300 << 20));
+        assert_eq!(summary.hit_rate, Some(0.55));
+        assert_eq!(Summary::of(&[&run(Choice::System, 0, &[1.0, 1.0], 1)]).hit_rate, None);
+    }
+}

@@ -1,0 +1,129 @@
+//! What the cache counts outside its shards, and the sum of it all.
+
+use super::Cache;
+use crate::heap::Books;
+use crate::os::Os;
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// Counters of the slow paths, where an atomic addition does not show.
+pub(super) struct Tally {
+    pub(super) stolen: AtomicU64,
+    pub(super) runs: AtomicU64,
+    pub(super) gathered: AtomicU64,
+    pub(super) misses: AtomicU64,
+    pub(super) fresh: AtomicU64,
+    pub(super) refused: AtomicU64,
+    pub(super) grown_in_place: AtomicU64,
+    pub(super) grown_by_moving: AtomicU64,
+    pub(super) copied: AtomicU64,
+    pub(super) zeroed_here: AtomicU64,
+    pub(super) zeroed_by_kernel: AtomicU64,
+    pub(super) live_peak: AtomicU64,
+    pub(super) cached_peak: AtomicU64,
+}
+
+impl Tally {
+    pub(super) const fn new() -> Self {
+        Self {
+            stolen: AtomicU64::new(0),
+            runs: AtomicU64::new(0),
+            gathered: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            fresh: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            grown_in_place: AtomicU64::new(0),
+            grown_by_moving: AtomicU64::new(0),
+            copied: AtomicU64::new(0),
+            zeroed_here: AtomicU64::new(0),
+            zeroed_by_kernel: AtomicU64::new(0),
+            live_peak: AtomicU64::new(0),
+            cached_peak: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Adds to a counter that several threads write.
+pub(super) fn add(counter: &AtomicU64, by: u64) {
+    // Relaxed: each counter stands for itself.
+    counter.fetch_add(by, Ordering::Relaxed);
+}
+
+/// All counters at about one time: each is exact, and two that are read one after the other may differ by
+/// what other threads did in between.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) allocations: u64,
+    pub(crate) frees: u64,
+    pub(crate) stack_hits: u64,
+    pub(crate) stolen: u64,
+    pub(crate) runs: u64,
+    pub(crate) gathered: u64,
+    pub(crate) misses: u64,
+    pub(crate) fresh: u64,
+    pub(crate) refused: u64,
+    pub(crate) grown_in_place: u64,
+    pub(crate) grown_by_moving: u64,
+    pub(crate) copied: u64,
+    pub(crate) zeroed_here: u64,
+    pub(crate) zeroed_by_kernel: u64,
+    pub(crate) live: u64,
+    pub(crate) live_peak: u64,
+    pub(crate) stacked: usize,
+    pub(crate) shards: usize,
+    pub(crate) books: Books,
+}
+
+impl<O: Os> Cache<O> {
+    /// Bytes in the stacks of all shards.
+    pub(crate) fn stacked(&self) -> usize {
+        self.shards().iter().map(|s| s.counts.stacked.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Bytes that are held free and are, or may be, resident.
+    pub(crate) fn cached_bytes(&self) -> usize {
+        let books = self.heap.books();
+        self.stacked() + books.dirty + books.soft
+    }
+
+    /// Bytes requested and not yet freed.
+    pub(super) fn live(&self) -> u64 {
+        // Each shard's figure wraps: blocks are freed through other shards than they were taken from.
+        let sum = self
+            .shards()
+            .iter()
+            .fold(0_u64, |sum, s| sum.wrapping_add(s.counts.live.load(Ordering::Relaxed)));
+        // Read one after another while threads pass blocks on, the sum can come out a little below nothing.
+        if sum > i64::MAX as u64 { 0 } else { sum }
+    }
+
+    /// Reads all counters.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let sum = |which: fn(&super::shard::Counts) -> &AtomicU64| {
+            self.shards().iter().map(|s| get(which(&s.counts))).sum()
+        };
+        let live = self.live();
+        let (stack_hits, slow): (u64, u64) = (sum(|c| &c.stack_hits), sum(|c| &c.slow_allocations));
+        Snapshot {
+            allocations: stack_hits + slow,
+            frees: sum(|c| &c.frees),
+            stack_hits,
+            stolen: get(&self.tally.stolen),
+            runs: get(&self.tally.runs),
+            gathered: get(&self.tally.gathered),
+            misses: get(&self.tally.misses),
+            fresh: get(&self.tally.fresh),
+            refused: get(&self.tally.refused),
+            grown_in_place: get(&self.tally.grown_in_place),
+            grown_by_moving: get(&self.tally.grown_by_moving),
+            copied: get(&self.tally.copied),
+            zeroed_here: get(&self.tally.zeroed_here),
+            zeroed_by_kernel: get(&self.tally.zeroed_by_kernel),
+            live,
+            live_peak: get(&self.tally.live_peak).max(live),
+            stacked: self.stacked(),
+            shards: self.shards().len(),
+            books: self.heap.books(),
+        }
+    }
+}

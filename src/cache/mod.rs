@@ -1,0 +1,266 @@
+//! The engine: shards of stacks in front of the page heap, and the order in which a request looks for memory.
+//!
+//! [`Cache`] is a value, built over any [`Os`]; the one that serves a process is a `static` in `global`. Its
+//! invariants are C1 to C3 of `docs/SAFETY.md`. It decides where memory comes from and when the limits are
+//! looked at; what a pointer is made of is `global`'s business.
+
+#![expect(unsafe_code, reason = "the shards live in memory mapped by the os layer")]
+
+mod count;
+mod free;
+mod grow;
+mod shard;
+mod slow;
+mod untouched;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use count::Snapshot;
+pub(crate) use grow::Grown;
+
+use core::cell::Cell;
+
+use crate::config::{Config, Settings};
+use crate::geometry::SizeClass;
+use crate::heap::{PageHeap, Setup, Unclean};
+use crate::limits::Limits;
+use crate::os::{self, GRANULE, Huge, Os};
+use crate::sync::{
+    Lock,
+    atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
+};
+use crate::zeroing::Zeroing;
+use count::Tally;
+use shard::Shard;
+use untouched::Untouched;
+
+thread_local! {
+    /// Which shard this thread uses, plus one; 0 before it has one. Without a destructor, so that it can be
+    /// read while a thread ends; a thread that ends leaves nothing behind (C1).
+    static SHARD: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The most that the stacks of one shard hold, in bytes, whatever the ceiling.
+const SHARD_BYTES_MAX: usize = 8 << 20;
+
+/// The stacks of all shards together hold at most this part of a ceiling, as a divisor.
+const STACKS_SHARE: usize = 2;
+
+/// Shards per CPU that we may run on: a pool of as many threads as CPUs, and as many others.
+const SHARDS_PER_CPU: usize = 2;
+
+/// The most shards: 512 of 6 KiB each.
+const SHARDS_MAX: usize = 512;
+
+/// Address space set aside at first: 16 times RAM, but at least this and at most that, in bytes.
+const RESERVE: core::ops::RangeInclusive<usize> = 1 << 40..=16 << 40;
+
+/// A block, given up by the cache to its caller.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handed {
+    pub(crate) start: usize,
+    /// The parts that are not known to be zero.
+    pub(crate) unclean: Unclean,
+    /// A number that differs from request to request, for colours.
+    pub(crate) turn: usize,
+}
+
+/// What the start of a cache comes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Started {
+    /// Whether it was this call that started it.
+    pub(crate) first: bool,
+    /// Whether glibc is to be told to keep its heap top.
+    pub(crate) tune_glibc: bool,
+    /// The huge-page advice in force.
+    pub(crate) huge: Huge,
+}
+
+/// Guards the start.
+#[derive(Clone, Copy, Debug)]
+struct Host {
+    started: bool,
+}
+
+pub(crate) struct Cache<O: Os> {
+    heap: PageHeap<O>,
+    /// Null until the first request.
+    shards: AtomicPtr<Shard>,
+    shard_count: AtomicUsize,
+    /// Where `shards` is kept while a thread forks.
+    shards_in_fork: AtomicPtr<Shard>,
+    /// Fresh memory since the last look at what the host has left, in bytes.
+    since_look: AtomicUsize,
+    /// When that was, in nanoseconds of the clock.
+    last_look: AtomicU64,
+    /// In bytes, 0 where unknown.
+    last_level_cache: AtomicUsize,
+    /// The next thread's shard.
+    next: AtomicUsize,
+    /// The most that the stacks of one shard hold now, in bytes.
+    shard_bytes_max: AtomicUsize,
+    /// Dirty bytes beyond which a free purges: the ceiling, less the stacks' share; `usize::MAX` without one.
+    dirty_max: AtomicUsize,
+    limits: Lock<Limits>,
+    untouched: Lock<Untouched>,
+    zeroing: Zeroing,
+    host: Lock<Host>,
+    tally: Tally,
+    /// Address space to set aside at first, at least, in bytes.
+    reserve_min: usize,
+}
+
+impl<O: Os> Cache<O> {
+    pub(crate) const fn new(os: O) -> Self {
+        Self::with_reserve(os, *RESERVE.start())
+    }
+
+    /// As [`Cache::new`], with `reserve_min` bytes of address space set aside at first, at least.
+    const fn with_reserve(os: O, reserve_min: usize) -> Self {
+        Self {
+            heap: PageHeap::new(os),
+            shards: AtomicPtr::new(core::ptr::null_mut()),
+            shard_count: AtomicUsize::new(0),
+            shards_in_fork: AtomicPtr::new(core::ptr::null_mut()),
+            since_look: AtomicUsize::new(0),
+            last_look: AtomicU64::new(0),
+            last_level_cache: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
+            shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
+            dirty_max: AtomicUsize::new(usize::MAX),
+            limits: Lock::new(Limits::new()),
+            untouched: Lock::new(Untouched::new()),
+            zeroing: Zeroing::new(),
+            host: Lock::new(Host { started: false }),
+            tally: Tally::new(),
+            reserve_min,
+        }
+    }
+
+    pub(crate) fn os(&self) -> &O {
+        self.heap.os()
+    }
+
+    /// Whether there are shards: from the start on, but while a thread forks.
+    #[inline]
+    fn is_ready(&self) -> bool {
+        // Acquire: pairs with the release in `start`, so that the shards and settings are seen whole.
+        !self.shards.load(Ordering::Acquire).is_null()
+    }
+
+    /// Whether [`Cache::start`] has been.
+    pub(crate) fn has_started(&self) -> bool {
+        // Relaxed: set once, before the shards are published; whoever needs those asks for them.
+        self.shard_count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Gets ready for the first request: reads the environment, asks the host, maps the shards. `None` if the
+    /// kernel refuses the memory for them; the next request tries again.
+    #[cold]
+    pub(crate) fn start(&self, config: &Config) -> Option<Started> {
+        let mut host = self.host.lock(self.os());
+        if host.started {
+            return Some(Started { first: false, tune_glibc: false, huge: Huge::Leave });
+        }
+        let os = self.os();
+        let facts = os.facts();
+        let settings = os::settings(config, os, &os::REPORTED);
+        let count = facts.cpus.saturating_mul(SHARDS_PER_CPU).next_power_of_two().clamp(1, SHARDS_MAX);
+        let bytes = (count * size_of::<Shard>()).next_multiple_of(facts.page.max(GRANULE));
+        let address = os.map(bytes, GRANULE).ok()?;
+        let shards: *mut Shard = core::ptr::with_exposed_provenance_mut(address);
+        for i in 0..count {
+            // SAFETY: the mapping is fresh, ours, aligned to a page and long enough for `count` shards.
+            unsafe { shards.add(i).write(Shard::new()) };
+        }
+        let huge = facts.advice(settings.thp);
+        self.heap.start(Setup {
+            page: facts.page,
+            huge,
+            moves: facts.moving(settings.moves),
+            residency: facts.residency,
+            soften: facts.soften,
+            reserve: facts.ram.saturating_mul(16).clamp(self.reserve_min, *RESERVE.end()),
+        });
+        *host = Host { started: true };
+        self.last_level_cache.store(facts.last_level_cache, Ordering::Relaxed);
+        self.set_ceiling(&settings, count, facts.ram);
+        self.shard_count.store(count, Ordering::Relaxed);
+        // Release: pairs with the acquire in `is_ready` and `shard`.
+        self.shards.store(shards, Ordering::Release);
+        Some(Started { first: true, tune_glibc: settings.tune_glibc, huge })
+    }
+
+    /// Before the first request, and under the lock of `host`.
+    fn set_ceiling(&self, settings: &Settings, shards: usize, ram: usize) {
+        self.limits.lock(self.os()).start(settings.cache_bytes, ram);
+        if let Some(ceiling) = settings.cache_bytes {
+            let per_shard = (ceiling / STACKS_SHARE / shards).min(SHARD_BYTES_MAX);
+            // Relaxed: published by the release store of `shards`.
+            self.shard_bytes_max.store(per_shard, Ordering::Relaxed);
+            self.dirty_max.store(ceiling - per_shard * shards, Ordering::Relaxed);
+        }
+    }
+
+    /// The last-level cache in bytes, 0 where unknown.
+    pub(crate) fn last_level_cache(&self) -> usize {
+        // Relaxed: a hint about speed.
+        self.last_level_cache.load(Ordering::Relaxed)
+    }
+
+    /// All shards; none before the first request.
+    fn shards(&self) -> &[Shard] {
+        // Acquire: pairs with the release in `start`.
+        let shards = self.shards.load(Ordering::Acquire);
+        if shards.is_null() {
+            return &[];
+        }
+        // SAFETY: `start` wrote `shard_count` shards there before it published the pointer, for ever; they
+        // are shared, and all that changes in them is behind a lock or atomic.
+        unsafe { core::slice::from_raw_parts(shards, self.shard_count.load(Ordering::Relaxed)) }
+    }
+
+    /// The calling thread's shard, once the cache is ready.
+    #[inline]
+    fn shard(&self) -> Option<&Shard> {
+        // Acquire: pairs with the release in `start`.
+        let shards = self.shards.load(Ordering::Acquire);
+        if shards.is_null() {
+            return None;
+        }
+        let mut mine = SHARD.get();
+        if mine == 0 {
+            mine = self.assign_slow();
+        }
+        // The count is a power of two; another cache, in a test, may have fewer shards.
+        let mask = self.shard_count.load(Ordering::Relaxed) - 1;
+        // SAFETY: as in `shards`; the index is under the count.
+        Some(unsafe { &*shards.add((mine - 1) & mask) })
+    }
+
+    #[cold]
+    fn assign_slow(&self) -> usize {
+        // Relaxed: any distribution is right, an even one is fast.
+        let mine = self.next.fetch_add(1, Ordering::Relaxed) % SHARDS_MAX + 1;
+        SHARD.set(mine);
+        mine
+    }
+
+    /// Takes a block of a class from this thread's stack: the whole fast path. `None` if there is none, and
+    /// [`Cache::take_slow`] is to be asked. `requested` is what the caller asked for, in bytes.
+    #[inline]
+    pub(crate) fn take(&self, class: SizeClass, requested: usize) -> Option<(usize, usize)> {
+        let shard = self.shard()?;
+        let mut stacks = shard.lock(self.os());
+        let start = stacks.pop(class, &shard.counts)?;
+        let (turn, tick) = stacks.count(requested);
+        shard::bump(&shard.counts.stack_hits, 1);
+        shard::bump(&shard.counts.live, requested as u64);
+        drop(stacks);
+        if tick {
+            self.tick_slow(shard::TICK);
+        }
+        Some((start, turn))
+    }
+}

@@ -1,0 +1,255 @@
+//! The knobs: what the binary says in code, what the environment says, and which of them is in force.
+//!
+//! What it is: [`Config`], the public builder; [`Settings`], what is in force once the environment has been
+//! heard; and the pure functions between them. Why it is here, left of the layer that can read an
+//! environment: a rule about what a string means needs no kernel, and is tested without one.
+//!
+//! Invariants: the environment wins over code; a value that cannot be read counts as unset and is reported
+//! in one line; nothing allocates, formats or panics, since all of this runs inside somebody's first allocation.
+//! Never here: reading the environment itself, and what a setting means on this host. Both belong to `os`.
+
+mod read;
+mod variables;
+
+pub(crate) use variables::{Scan, Variable, Variables};
+
+/// What the allocator does about transparent huge pages. Environment: `ZK_NALLOC_THP`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Thp {
+    /// Asks for them by advice (`MADV_HUGEPAGE`), unless a huge page of this host is larger than 32 MiB.
+    #[default]
+    Auto,
+    /// Asks for them by advice, however large they are.
+    Always,
+    /// Refuses them by advice (`MADV_NOHUGEPAGE`), even where the host gives them to everyone.
+    Never,
+}
+
+/// Whether resident pages may be moved to where they are needed. Environment: `ZK_NALLOC_MOVES`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Moves {
+    /// Moves them where the kernel can do it, and can do it safely.
+    #[default]
+    Auto,
+    /// Never moves a page: purges and faults instead.
+    Never,
+    /// Moves them even on a kernel that is known to do it unsafely. For tests.
+    #[doc(hidden)]
+    Always,
+}
+
+/// What a binary may decide about its allocator: a builder that works in a `static`.
+///
+/// Every knob has a default that suits a prover that knows nothing about its host, and, but for
+/// [`tune_glibc`](Self::tune_glibc), a twin in the environment, which wins over what is said here: whoever runs
+/// the binary knows the host better than whoever built it.
+///
+/// ```
+/// use zk_nalloc::{Config, Thp};
+///
+/// // Keep up to 8 GiB of free memory for the life of the process, in ordinary pages.
+/// const CONFIG: Config = Config::new().cache_bytes(8 << 30).thp(Thp::Never);
+/// # let _ = CONFIG;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    cache_bytes: Option<usize>,
+    thp: Thp,
+    moves: Moves,
+    tune_glibc: bool,
+}
+
+impl Config {
+    /// Says nothing: every knob at its default.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { cache_bytes: None, thp: Thp::Auto, moves: Moves::Auto, tune_glibc: true }
+    }
+
+    /// Keeps up to `bytes` of free memory resident, and promises that they stay, however long the pause.
+    ///
+    /// Without it the allocator keeps what the recent peak of live memory leaves, so that keeping adds no memory.
+    /// `0` keeps nothing. Environment: `ZK_NALLOC_CACHE_BYTES`, decimal digits with at most one letter behind
+    /// them: K, M or G, of either case, for 2^10, 2^20 or 2^30 bytes.
+    #[must_use]
+    pub const fn cache_bytes(mut self, bytes: usize) -> Self {
+        self.cache_bytes = Some(bytes);
+        self
+    }
+
+    /// Chooses what is done about transparent huge pages. Environment: `ZK_NALLOC_THP`, one of `auto`, `always`
+    /// and `never`.
+    #[must_use]
+    pub const fn thp(mut self, thp: Thp) -> Self {
+        self.thp = thp;
+        self
+    }
+
+    /// Chooses whether resident pages may be moved. Environment: `ZK_NALLOC_MOVES`, one of `auto` and `never`.
+    #[must_use]
+    pub const fn moves(mut self, moves: Moves) -> Self {
+        self.moves = moves;
+        self
+    }
+
+    /// Chooses whether glibc is told to keep its heap top between bursts of small blocks (`M_TRIM_THRESHOLD` and
+    /// `M_TOP_PAD`), which it would learn by itself if it saw the large blocks that this allocator serves. On by
+    /// default; without effect on other C libraries.
+    #[must_use]
+    pub const fn tune_glibc(mut self, tune: bool) -> Self {
+        self.tune_glibc = tune;
+        self
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What is in force: the code's word, where the environment has not spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// The promised ceiling of free resident bytes, or `None` to follow the recent peak.
+    pub(crate) cache_bytes: Option<usize>,
+    pub(crate) thp: Thp,
+    pub(crate) moves: Moves,
+    pub(crate) tune_glibc: bool,
+}
+
+/// Says what is in force, and calls `report` with a line (in parts) for each value that cannot be read.
+pub(crate) fn resolve(
+    config: &Config,
+    environment: &Variables,
+    report: &mut dyn FnMut(Variable, &[&str]),
+) -> Settings {
+    let mut settings = Settings {
+        cache_bytes: config.cache_bytes,
+        thp: config.thp,
+        moves: config.moves,
+        tune_glibc: config.tune_glibc,
+    };
+    for variable in Variable::ALL {
+        let Some(value) = environment.get(variable) else { continue };
+        let understood = value.whole().is_some_and(|bytes| match variable {
+            Variable::CacheBytes => put(read::bytes(bytes).map(Some), &mut settings.cache_bytes),
+            Variable::Thp => put(read::thp(bytes), &mut settings.thp),
+            Variable::Moves => put(read::moves(bytes), &mut settings.moves),
+        });
+        if !understood {
+            let shown = value.shown();
+            let [wants, instead] = complaint(variable, &settings);
+            report(variable, &["zk-nalloc: ", variable.name(), "=\"", shown.as_str(), "\" ", wants, instead]);
+        }
+    }
+    settings
+}
+
+/// Puts a value that could be read in its place, and says whether it could.
+fn put<T>(value: Option<T>, place: &mut T) -> bool {
+    value.map(|v| *place = v).is_some()
+}
+
+/// What a variable takes, and what is taken in place of a value that cannot be read.
+fn complaint(variable: Variable, settings: &Settings) -> [&'static str; 2] {
+    match variable {
+        Variable::CacheBytes => [
+            "is not a number of bytes (digits, then K, M, G or nothing); taken instead: ",
+            match settings.cache_bytes {
+                None => "the recent peak of live memory",
+                Some(_) => "the ceiling set in the program",
+            },
+        ],
+        Variable::Thp => [
+            "is none of auto, always, never; taken instead: ",
+            match settings.thp {
+                Thp::Auto => "auto",
+                Thp::Always => "always",
+                Thp::Never => "never",
+            },
+        ],
+        Variable::Moves => [
+            "is none of auto, never; taken instead: ",
+            match settings.moves {
+                Moves::Auto => "auto",
+                Moves::Never => "never",
+                Moves::Always => "always",
+            },
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Resolves against an environment, and gives the reported lines too.
+    fn resolved(config: Config, environment: &str) -> (Settings, Vec<String>) {
+        let mut scan = Scan::new();
+        scan.feed(environment.as_bytes());
+        let mut lines = Vec::new();
+        let settings = resolve(&config, &scan.finish(), &mut |_, parts| lines.push(parts.concat()));
+        (settings, lines)
+    }
+
+    #[test]
+    fn an_empty_environment_leaves_the_word_to_the_code() {
+        let config = Config::new().cache_bytes(7).thp(Thp::Never).moves(Moves::Never).tune_glibc(false);
+        let (settings, lines) = resolved(config, "PATH=/bin\0");
+        assert_eq!(
+            settings,
+            Settings { cache_bytes: Some(7), thp: Thp::Never, moves: Moves::Never, tune_glibc: false }
+        );
+        assert!(lines.is_empty());
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_code() {
+        let config = Config::new().cache_bytes(7).thp(Thp::Never).moves(Moves::Never);
+        let (settings, lines) =
+            resolved(config, "ZK_NALLOC_CACHE_BYTES=2g\0A=b\0ZK_NALLOC_THP=always\0ZK_NALLOC_MOVES=auto\0");
+        assert_eq!(
+            settings,
+            Settings { cache_bytes: Some(2 << 30), thp: Thp::Always, moves: Moves::Auto, tune_glibc: true }
+        );
+        assert!(lines.is_empty());
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_read_is_one_line_and_then_unset() {
+        let (settings, lines) = resolved(Config::new(), "ZK_NALLOC_CACHE_BYTES=12cats\0");
+        assert_eq!(settings.cache_bytes, None);
+        assert_eq!(
+            lines,
+            [
+                "zk-nalloc: ZK_NALLOC_CACHE_BYTES=\"12cats\" is not a number of bytes (digits, then K, M, G or \
+              nothing); taken instead: the recent peak of live memory"
+            ]
+        );
+        let (settings, lines) = resolved(
+            Config::new().cache_bytes(9).thp(Thp::Always).moves(Moves::Never),
+            "ZK_NALLOC_CACHE_BYTES=\0ZK_NALLOC_THP=no\x1b[31m\n\0ZK_NALLOC_MOVES=perhaps\0",
+        );
+        assert_eq!(
+            (settings.cache_bytes, settings.thp, settings.moves),
+            (Some(9), Thp::Always, Moves::Never)
+        );
+        assert_eq!(lines.len(), 3);
+        assert!(lines[0].ends_with("taken instead: the ceiling set in the program"), "{}", lines[0]);
+        assert!(lines[1].contains("=\"no?[31m?\" is none of"), "{}", lines[1]);
+        assert!(lines[1].ends_with("taken instead: always"), "{}", lines[1]);
+        assert!(lines[2].ends_with("taken instead: never"), "{}", lines[2]);
+    }
+
+    #[test]
+    fn a_value_too_long_to_keep_is_cut_in_the_report_and_never_read() {
+        let digits = "0".repeat(500) + "1";
+        let (settings, lines) = resolved(Config::new(), &format!("ZK_NALLOC_CACHE_BYTES={digits}\0"));
+        assert_eq!(settings.cache_bytes, None);
+        assert!(lines[0].contains("0...\" is not a number"), "{}", lines[0]);
+        assert!(lines[0].len() < 250);
+    }
+}

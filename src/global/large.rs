@@ -1,0 +1,144 @@
+//! Large requests: blocks of the cache turned into pointers and back, and the ladder of `realloc`.
+//!
+//! Written over any [`Os`], so that tests drive over the fake kernel the very code that a process runs. Nothing here
+//! panics, unwinds or allocates; a `reallocate` that fails leaves the old block as it was.
+//! Never here: which side serves a request, and the `static` engine.
+
+#![expect(unsafe_code, reason = "memory is copied and zeroed")]
+
+use core::alloc::Layout;
+use core::ptr;
+
+use crate::cache::{Cache, Grown, Handed, Started};
+use crate::config::Config;
+use crate::geometry::{Block, SizeClass};
+use crate::heap::Span;
+use crate::os::{GRANULE, Os};
+use crate::zeroing::write_zeros;
+
+/// The pointer to an address of the engine's memory.
+fn pointer(address: usize) -> *mut u8 {
+    ptr::with_exposed_provenance_mut(address)
+}
+
+impl<O: Os> Cache<O> {
+    /// Starts the cache with `config` if nobody has, and calls `on_start` if it was this call.
+    #[cold]
+    fn allocate_slow(
+        &self,
+        block: Block,
+        layout: Layout,
+        zeroed: bool,
+        config: &Config,
+        on_start: fn(Started),
+    ) -> Option<Handed> {
+        if !self.has_started() {
+            let started = self.start(config)?;
+            if started.first {
+                on_start(started);
+            }
+        }
+        self.take_slow(block, layout.size(), zeroed)
+    }
+
+    /// Serves a large request, or gives null. `config` and `on_start` are for the first one.
+    #[inline]
+    pub(crate) fn allocate(&self, layout: Layout, config: &Config, on_start: fn(Started)) -> *mut u8 {
+        let Some(block) = Block::of(layout) else { return ptr::null_mut() };
+        if block.align == GRANULE
+            && let Some(class) = SizeClass::of(block.len)
+            && let Some((start, turn)) = self.take(class, layout.size())
+        {
+            return pointer(start + Block::colour(turn, layout));
+        }
+        match self.allocate_slow(block, layout, false, config, on_start) {
+            Some(handed) => pointer(handed.start + Block::colour(handed.turn, layout)),
+            None => ptr::null_mut(),
+        }
+    }
+
+    /// Serves a large request with memory that reads as zero, or gives null.
+    pub(crate) fn allocate_zeroed(&self, layout: Layout, config: &Config, on_start: fn(Started)) -> *mut u8 {
+        let Some(block) = Block::of(layout) else { return ptr::null_mut() };
+        if block.align == GRANULE
+            && let Some(class) = SizeClass::of(block.len)
+            && let Some((start, turn)) = self.take(class, layout.size())
+        {
+            let p = pointer(start + Block::colour(turn, layout));
+            // SAFETY: the block is ours until it is handed out, and `size` bytes fit behind the colour (G2).
+            unsafe { p.write_bytes(0, layout.size()) };
+            self.zeroed(layout.size());
+            return p;
+        }
+        let Some(handed) = self.allocate_slow(block, layout, true, config, on_start) else {
+            return ptr::null_mut();
+        };
+        let p = pointer(handed.start + Block::colour(handed.turn, layout));
+        // SAFETY: as above; what is not in `unclean` reads as zero (H2).
+        let written = unsafe {
+            write_zeros(&handed.unclean, Span::new(p.addr(), layout.size()), self.last_level_cache())
+        };
+        self.zeroed(written);
+        p
+    }
+
+    /// Takes back what a large request of `layout` was given.
+    #[inline]
+    pub(crate) fn deallocate(&self, p: *mut u8, layout: Layout) {
+        // No large request was ever served without a block.
+        let Some(block) = Block::of(layout) else { return };
+        self.give(Block::start(p.expose_provenance(), layout), block.len, layout.size());
+    }
+
+    /// Resizes a large block that stays large.
+    pub(crate) fn reallocate(&self, p: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
+        let (Some(old_block), Some(block)) = (Block::of(layout), Block::of(new)) else {
+            return ptr::null_mut();
+        };
+        let span = Span::new(Block::start(p.expose_provenance(), layout), old_block.len.bytes());
+        if block.len == old_block.len || (block.len < old_block.len && self.shrink(span, block.len)) {
+            self.resized(layout.size(), new.size());
+            return p;
+        }
+        if block.len < old_block.len {
+            return ptr::null_mut();
+        }
+        let colour = p.addr() - span.start;
+        match self.grow(span, block) {
+            Grown::InPlace => {
+                self.resized(layout.size(), new.size());
+                p
+            }
+            Grown::Moved(moved) => {
+                let start = moved.span.start + colour;
+                let end = p.addr() + layout.size();
+                // The two ends of the old block that are not whole chunks, and what the kernel refused to move.
+                for part in [
+                    Span::between(p.addr(), moved.moved.start),
+                    Span::between(moved.moved.end().max(p.addr()), end),
+                ] {
+                    // SAFETY: `part` lies in the old block, which its caller owns and gives up; its place in the
+                    // new block is ours and accessible; the two blocks do not overlap (H1).
+                    unsafe {
+                        pointer(part.start - p.addr() + start)
+                            .copy_from_nonoverlapping(pointer(part.start), part.len);
+                    }
+                    self.copied(part.len);
+                }
+                self.finish_move(span, moved);
+                self.resized(layout.size(), new.size());
+                pointer(start)
+            }
+            Grown::Copy(start) => {
+                let to = pointer(start + colour);
+                // SAFETY: as above.
+                unsafe { to.copy_from_nonoverlapping(p, layout.size()) };
+                self.copied(layout.size());
+                self.give(span.start, old_block.len, 0);
+                self.resized(layout.size(), new.size());
+                to
+            }
+            Grown::Refused => ptr::null_mut(),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Gathering: giving a window the pages of free memory that lies elsewhere, by moving whole chunks.
+//!
+//! Both sides are free, so a move that fails loses nothing but, at worst, a range of addresses.
+
+use super::pieces::Span;
+use super::pool::{Index, State};
+use super::region::{Kind, Regions};
+use super::take::Window;
+use super::{Inner, PageHeap, SEAMS_MAX};
+use crate::os::{CHUNK, Os};
+use crate::sync::atomic::Ordering;
+
+/// Threads that gather at a time; others fault instead. Moves serialise on the address space's lock and
+/// interrupt every CPU of the process, faults do neither.
+const MOVERS_MAX: u32 = 2;
+
+/// Pieces that one part of a window may be gathered from.
+const SOURCES: usize = 24;
+
+/// A free range whose pages may serve elsewhere, in transit; one VMA as far as we know.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    span: Span,
+    shift: i32,
+    became: State,
+}
+
+/// What came of filling a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Filled {
+    /// So many of its leading bytes.
+    Bytes(usize),
+    /// So many, and the next so many are lost for ever.
+    Lost(usize, usize),
+}
+
+impl<O: Os> PageHeap<O> {
+    /// Gives the zero parts of a window the pages of dirty memory elsewhere, as far as that is allowed and
+    /// there is any. `false` if a part of the window was lost.
+    pub(super) fn fill(&self, window: &mut Window) -> bool {
+        let mut at = 0;
+        while at < window.parts().len() {
+            let part = window.parts()[at];
+            at += 1;
+            let target = part.span.inner(CHUNK);
+            if part.state != State::Zero || target.is_empty() || !window.may_split() {
+                continue;
+            }
+            // Relaxed: a count of threads, nothing else hangs on it.
+            let movers = self.movers.fetch_add(1, Ordering::Relaxed);
+            let filled = if movers < MOVERS_MAX { self.fill_range(target) } else { Filled::Bytes(0) };
+            self.movers.fetch_sub(1, Ordering::Relaxed);
+            let (Filled::Bytes(bytes) | Filled::Lost(bytes, _)) = filled;
+            if bytes > 0 {
+                let more = window.split(at - 1, Span::new(target.start, bytes), State::Dirty);
+                self.reenter().loose += more;
+                at += more;
+            }
+            if let Filled::Lost(_, lost) = filled {
+                self.lose(window, Span::new(target.start + bytes, lost));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Loses a part of a window.
+    pub(super) fn lose(&self, window: &mut Window, lost: Span) {
+        let Some(at) = window.parts().iter().position(|p| !p.span.common(lost).is_empty()) else { return };
+        let more = window.split(at, lost, State::Zero);
+        let mut inner = self.reenter();
+        inner.loose += more;
+        inner.retire(lost);
+        if let Some(at) = window.parts().iter().position(|p| p.span == lost) {
+            window.lose(at);
+        }
+    }
+
+    /// Moves free dirty chunks under `target`, which is zero, in transit, and whole chunks.
+    fn fill_range(&self, target: Span) -> Filled {
+        let mut sources = [Source { span: Span::new(0, 0), shift: 0, became: State::Dirty }; SOURCES];
+        let mut inner = self.reenter();
+        let count = inner.claim_sources(target, &mut sources, &self.os);
+        let (residency, huge) = (inner.setup.residency, inner.setup.huge);
+        drop(inner);
+        let mut at = target.start;
+        let mut lost = 0;
+        for source in &mut sources[..count] {
+            if lost > 0 {
+                break;
+            }
+            let Span { start, len } = source.span;
+            // Memory that was never touched is not worth moving, but worth knowing as zero.
+            if residency && self.os.resident(start, len).is_some_and(|bytes| bytes < len / 2) {
+                if self.os.purge(start, len).is_ok() {
+                    source.became = State::Zero;
+                }
+            } else if self.os.move_pages(start, at, len).is_ok() {
+                source.became = State::Zero;
+                self.reenter().note_move(source.span, source.shift, at);
+                at += len;
+            } else {
+                let plugged = self.os.plug(at, len, huge).is_ok();
+                lost = if plugged { 0 } else { len };
+                let mut inner = self.reenter();
+                inner.refused_moves += 1;
+                if plugged {
+                    inner.regions.set_shift(Span::new(at, len), 0);
+                }
+                // Whatever refused this will refuse the next.
+                break;
+            }
+        }
+        let mut inner = self.reenter();
+        for source in &sources[..count] {
+            inner.settle(source.span, source.became);
+        }
+        drop(inner);
+        match (at - target.start, lost) {
+            (bytes, 0) => Filled::Bytes(bytes),
+            (bytes, lost) => Filled::Lost(bytes, lost),
+        }
+    }
+}
+
+impl Inner {
+    /// Books a move that has happened.
+    pub(super) fn note_move(&mut self, from: Span, shift: i32, to: usize) {
+        self.regions.set_shift(Span::new(to, from.len), Regions::moved_shift(shift, from.start, to));
+        self.moved += from.len as u64;
+    }
+
+    /// Takes dirty whole chunks into transit, of as few pieces as will do, up to the length of `target`.
+    fn claim_sources<O: Os>(&mut self, target: Span, sources: &mut [Source; SOURCES], os: &O) -> usize {
+        let allowed = self.setup.moves
+            && self.regions.seams() < SEAMS_MAX
+            && self.regions.of(target.start).kind == Kind::Reserved;
+        if !allowed || !self.ensure_spare(os) {
+            return 0;
+        }
+        let mut count = 0;
+        let mut need = target.len;
+        while need > 0 && count < SOURCES {
+            let Some((index, inner)) = self.source_for(need) else { break };
+            let wanted = Span::new(inner.start, inner.len.min(need));
+            let span = self.regions.same_shift(wanted);
+            let shift = self.regions.shift(span.start);
+            self.claim(index, span);
+            sources[count] = Source { span, shift, became: State::Dirty };
+            count += 1;
+            need -= span.len;
+        }
+        count
+    }
+
+    /// The longest dirty piece that is not longer than what is needed, else the shortest that is; and its
+    /// whole chunks.
+    fn source_for(&self, need: usize) -> Option<(Index, Span)> {
+        /// Pieces that turn out to hold no whole chunk before we give up.
+        const TRIES: usize = 8;
+        let mut below = (need + 2 * CHUNK, 0);
+        for _ in 0..TRIES {
+            let Some(index) = self.pieces.longest_below(State::Dirty, below) else { break };
+            let span = self.pieces.span(index);
+            let inner = span.inner(CHUNK);
+            if !inner.is_empty() {
+                return Some((index, inner));
+            }
+            if span.len < CHUNK {
+                break;
+            }
+            below = (span.len, span.start);
+        }
+        let index = self.pieces.shortest_from(State::Dirty, need + 2 * CHUNK)?;
+        Some((index, self.pieces.span(index).inner(CHUNK)))
+    }
+}

@@ -1,0 +1,390 @@
+//! The page heap: who owns which granule of the address space that we have mapped.
+//!
+//! It takes, gives, extends, moves and purges runs; sizes, classes, zeroing and limits are others' business.
+//! Its invariants are H1 to H8 of `docs/SAFETY.md`. One lock guards its books; no system call on memory is made
+//! while that lock is held: what is worked on is *in transit*, in nobody's books, until the books are opened again.
+
+mod fill;
+mod pieces;
+mod pool;
+mod purge;
+mod region;
+mod relocate;
+mod take;
+mod tree;
+mod walk;
+
+pub(crate) use pieces::{Fit, Span};
+pub(crate) use pool::State;
+pub(crate) use purge::Unit;
+pub(crate) use relocate::{Behind, Relocated};
+pub(crate) use take::{Found, Run, Unclean, Wish};
+
+use crate::os::{CHUNK, Huge, Os};
+use crate::sync::{Guard, Lock, atomic::AtomicU32};
+use pieces::Pieces;
+use region::{Kind, Regions};
+
+/// What the heap is told about its host before its first use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    /// The kernel's page size in bytes.
+    pub(crate) page: usize,
+    pub(crate) huge: Huge,
+    /// Whether pages may be moved.
+    pub(crate) moves: bool,
+    /// Whether `mincore` is worth asking.
+    pub(crate) residency: bool,
+    pub(crate) soften: bool,
+    /// Address space to set aside at first, in bytes.
+    pub(crate) reserve: usize,
+}
+
+/// Bytes in each part of the books, and what has been counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Books {
+    /// Handed out: to callers and into stacks.
+    pub(crate) out: usize,
+    pub(crate) zero: usize,
+    pub(crate) soft: usize,
+    /// Dirty or inherited.
+    pub(crate) dirty: usize,
+    /// Bytes in the hands of an operation.
+    pub(crate) transit: usize,
+    pub(crate) retired: usize,
+    /// Free pieces.
+    pub(crate) pieces: usize,
+    /// Places where neighbouring chunks cannot share a VMA.
+    pub(crate) seams: usize,
+    pub(crate) moved: u64,
+    pub(crate) purged: u64,
+    pub(crate) softened: u64,
+    pub(crate) refused_moves: u64,
+    pub(crate) refused_growth: u64,
+}
+
+/// How full the heap is, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Level {
+    /// Handed out, less what is expected to stay untouched.
+    pub(crate) out: usize,
+    /// The most of it in this window.
+    pub(crate) out_max: usize,
+    /// Free and presumed resident.
+    pub(crate) dirty: usize,
+}
+
+/// Seams beyond which nothing is gathered: `fork` takes 4 ms with 257 VMAs and 20 ms with 3,700 (measured), and
+/// a thousand keeps a process that forks under 10.
+const SEAMS_MAX: usize = 1000;
+
+/// How often an operation may cut what it has in transit.
+const SPLITS: usize = 16;
+
+/// Spare nodes that one section under the lock may use: two for each of the ranges it claims, of which a
+/// window has most.
+const MARGIN: usize = 128;
+
+struct Inner {
+    pieces: Pieces,
+    regions: Regions,
+    setup: Setup,
+    out: usize,
+    /// The highest `present` of this window.
+    out_max: usize,
+    /// Bytes handed out that are expected to stay untouched.
+    absent: usize,
+    /// Blocks handed out and ranges in transit: each may need a node when it comes back (H6).
+    loose: usize,
+    transit: usize,
+    /// Operations that hold something in transit.
+    operations: usize,
+    retired: usize,
+    opened: usize,
+    /// The thread that is about to fork, or 0: it waits for `operations` to end, and nobody else begins any.
+    forking: u64,
+    moved: u64,
+    purged: u64,
+    softened: u64,
+    refused_moves: u64,
+    refused_growth: u64,
+}
+
+pub(crate) struct PageHeap<O: Os> {
+    os: O,
+    inner: Lock<Inner>,
+    /// Threads that are moving pages now.
+    movers: AtomicU32,
+}
+
+impl<O: Os> PageHeap<O> {
+    pub(crate) const fn new(os: O) -> Self {
+        let setup = Setup {
+            page: 4096,
+            huge: Huge::Leave,
+            moves: false,
+            residency: false,
+            soften: false,
+            reserve: 0,
+        };
+        let inner = Inner {
+            pieces: Pieces::new(),
+            regions: Regions::new(),
+            setup,
+            out: 0,
+            out_max: 0,
+            absent: 0,
+            loose: 0,
+            transit: 0,
+            operations: 0,
+            retired: 0,
+            opened: 0,
+            forking: 0,
+            moved: 0,
+            purged: 0,
+            softened: 0,
+            refused_moves: 0,
+            refused_growth: 0,
+        };
+        Self { os, inner: Lock::new(inner), movers: AtomicU32::new(0) }
+    }
+
+    pub(crate) fn os(&self) -> &O {
+        &self.os
+    }
+
+    /// Tells the heap about its host. To be called before its first use.
+    pub(crate) fn start(&self, setup: Setup) {
+        self.inner.lock(&self.os).setup = setup;
+    }
+
+    /// Opens the books, waiting while another thread forks. The thread that forks may enter: handlers that
+    /// others registered for a fork run between ours, and they may allocate.
+    fn enter(&self) -> Guard<'_, Inner, O> {
+        loop {
+            let inner = self.inner.lock(&self.os);
+            if inner.forking == 0 || inner.forking == self.os.thread() {
+                return inner;
+            }
+            drop(inner);
+            self.os.nap();
+        }
+    }
+
+    /// Opens the books again in the middle of an operation, which a fork waits for.
+    fn reenter(&self) -> Guard<'_, Inner, O> {
+        self.inner.lock(&self.os)
+    }
+
+    /// Takes back blocks that `take` handed out, whose content may be anything. Gives the bytes that are free
+    /// and dirty now.
+    pub(crate) fn give(&self, spans: &[Span]) -> usize {
+        let mut inner = self.enter();
+        inner.note_peak();
+        for &span in spans {
+            inner.insert(span, State::Dirty);
+            inner.out -= span.len;
+            inner.loose -= 1;
+        }
+        inner.dirty()
+    }
+
+    /// Takes back the end of a block, from `keep` bytes on; `false` if a node for it cannot be had, and
+    /// nothing has changed.
+    pub(crate) fn give_tail(&self, block: Span, keep: usize) -> bool {
+        let mut inner = self.enter();
+        if !inner.ensure_spare(&self.os) {
+            return false;
+        }
+        inner.note_peak();
+        let tail = Span::between(block.start + keep, block.end());
+        inner.insert(tail, State::Dirty);
+        inner.out -= tail.len;
+        true
+    }
+
+    /// Reads the books.
+    pub(crate) fn books(&self) -> Books {
+        let inner = self.inner.lock(&self.os);
+        let free = |state| inner.pieces.bytes(state);
+        Books {
+            out: inner.out,
+            zero: free(State::Zero),
+            soft: free(State::Soft),
+            dirty: free(State::Dirty) + free(State::Inherited),
+            transit: inner.transit,
+            retired: inner.retired,
+            pieces: inner.pieces.count(),
+            seams: inner.regions.seams(),
+            moved: inner.moved,
+            purged: inner.purged,
+            softened: inner.softened,
+            refused_moves: inner.refused_moves,
+            refused_growth: inner.refused_growth,
+        }
+    }
+
+    /// What the limits are about.
+    pub(crate) fn level(&self) -> Level {
+        let mut inner = self.inner.lock(&self.os);
+        inner.note_peak();
+        Level { out: inner.present(), out_max: inner.out_max, dirty: inner.dirty() }
+    }
+
+    /// Begins a new window: the highest level is the present one.
+    pub(crate) fn begin_window(&self) {
+        let mut inner = self.inner.lock(&self.os);
+        inner.out_max = inner.present();
+    }
+
+    /// Notes how many of the bytes handed out are expected to stay untouched.
+    pub(crate) fn expect_absent(&self, bytes: usize) {
+        self.inner.lock(&self.os).absent = bytes;
+    }
+
+    /// Waits until nothing is in transit, or for about 50 ms.
+    pub(crate) fn wait_for_transit(&self) {
+        for _ in 0..1000 {
+            if self.inner.lock(&self.os).operations == 0 {
+                return;
+            }
+            self.os.nap();
+        }
+    }
+
+    /// Before a fork: lets no other thread in until [`PageHeap::after_fork`], and waits until nothing is in
+    /// transit.
+    pub(crate) fn before_fork(&self) {
+        self.enter().forking = self.os.thread();
+        while self.inner.lock(&self.os).operations > 0 {
+            self.os.nap();
+        }
+    }
+
+    /// After a fork, in the parent.
+    pub(crate) fn after_fork(&self) {
+        self.inner.lock(&self.os).forking = 0;
+    }
+
+    /// Whether it is this thread that is about to fork, or has just.
+    pub(crate) fn is_forking_here(&self) -> bool {
+        self.inner.lock(&self.os).forking == self.os.thread()
+    }
+
+    /// After a fork, in the child, before anything else.
+    pub(crate) fn reset_in_child(&self) {
+        // Another thread may have held the lock at the moment of the fork, but only to see that it must wait.
+        self.inner.reset_in_child();
+    }
+
+    /// After a fork, in the child: what is free is still shared with the parent, and purged before it is used.
+    pub(crate) fn after_fork_in_child(&self) {
+        let mut inner = self.inner.lock(&self.os);
+        let Inner { pieces, regions, .. } = &mut *inner;
+        for state in [State::Dirty, State::Soft] {
+            pieces.restate(state, State::Inherited, |address| regions.of(address).span);
+        }
+        inner.setup.moves = false;
+        inner.forking = 0;
+    }
+}
+
+impl Inner {
+    /// Bytes handed out, less what is expected to stay untouched.
+    const fn present(&self) -> usize {
+        self.out.saturating_sub(self.absent)
+    }
+
+    /// Notes how much is handed out; before anything is given back, so that no peak is missed.
+    fn note_peak(&mut self) {
+        self.out_max = self.out_max.max(self.present());
+    }
+
+    /// Bytes free and presumed resident.
+    const fn dirty(&self) -> usize {
+        self.pieces.bytes(State::Dirty) + self.pieces.bytes(State::Inherited)
+    }
+
+    /// Sees to it that every loose range, and this operation's cuts, will find a node (H6).
+    fn ensure_spare<O: Os>(&mut self, os: &O) -> bool {
+        self.pieces.ensure_spare(self.loose + SPLITS * (self.operations + 1) + MARGIN, os)
+    }
+
+    /// Adds a free range.
+    fn insert(&mut self, span: Span, state: State) {
+        if !span.is_empty() {
+            let region = self.regions.of(span.start);
+            self.pieces.insert(span, state, region.span);
+        }
+    }
+
+    /// Takes `span`, which lies in one piece, into transit.
+    fn claim(&mut self, index: pool::Index, span: Span) -> State {
+        self.transit += span.len;
+        self.loose += 1;
+        self.pieces.carve(index, span)
+    }
+
+    /// Puts a range in transit back into the books.
+    fn settle(&mut self, span: Span, state: State) {
+        self.transit -= span.len;
+        self.loose -= 1;
+        self.insert(span, state);
+    }
+
+    /// Cuts a range in transit into two, each of which settles by itself.
+    fn cut(&mut self) {
+        self.loose += 1;
+    }
+
+    /// Loses a range in transit for ever: something else may be mapped in it.
+    fn retire(&mut self, span: Span) {
+        self.transit -= span.len;
+        self.loose -= 1;
+        self.retired += span.len;
+    }
+
+    /// Sets more address space aside, or maps `len` bytes outright; `false` if the kernel refuses both.
+    fn add_region<O: Os>(&mut self, fit: Fit, os: &O) -> bool {
+        let Some(wanted) = fit.len.checked_add(fit.modulus.max(CHUNK)) else { return false };
+        let Some(wanted) = wanted.checked_next_multiple_of(CHUNK) else { return false };
+        let align = CHUNK.max(fit.modulus);
+        if let Some(reserve) = wanted.checked_mul(2).map(|w| w.max(self.setup.reserve))
+            && self.setup.reserve > 0
+            && let Ok(start) = os.reserve(reserve, align.max(1 << 30))
+        {
+            let span = Span::new(start, reserve);
+            if self.regions.add(span, Kind::Reserved, os) {
+                // To the whole at once, so that what is opened later is one VMA with its neighbours. A
+                // refused advice costs speed alone.
+                let _ = os.advise(span.start, span.len, self.setup.huge);
+                self.pieces.insert(span, State::Closed, span);
+                return true;
+            }
+            let _ = os.unmap(start, reserve);
+        }
+        self.add_plain(wanted, align, os)
+    }
+
+    /// Maps accessible memory outright: as much as an eighth of what is open, or just enough.
+    fn add_plain<O: Os>(&mut self, wanted: usize, align: usize, os: &O) -> bool {
+        /// The least that is mapped at once, where the limits let it.
+        const PLAIN_MIN: usize = 32 << 20;
+        let generous = wanted.max((self.opened / 8).clamp(PLAIN_MIN, 1 << 30).next_multiple_of(CHUNK));
+        for len in [generous, wanted] {
+            if let Ok(start) = os.map(len, align) {
+                let span = Span::new(start, len);
+                if self.regions.add(span, Kind::Plain, os) {
+                    let _ = os.advise(start, len, self.setup.huge);
+                    self.opened += len;
+                    self.pieces.insert(span, State::Zero, span);
+                    return true;
+                }
+                let _ = os.unmap(start, len);
+                return false;
+            }
+        }
+        self.refused_growth += 1;
+        false
+    }
+}

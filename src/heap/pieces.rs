@@ -1,0 +1,260 @@
+//! The set of free pieces: who borders on whom, and which is the best fit.
+//!
+//! Pure bookkeeping: no system call, no lock, no memory of what is described (H5). It keeps H2 to H4 and
+//! counts the free bytes of each state.
+
+use super::pool::{Index, Node, Pool, State};
+use super::tree::{Order, Tree};
+use crate::os::{GRANULE, Os};
+
+/// A range of addresses in bytes, both ends on granules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Span {
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+}
+
+impl Span {
+    pub(crate) const fn new(start: usize, len: usize) -> Self {
+        Self { start, len }
+    }
+
+    pub(crate) const fn between(start: usize, end: usize) -> Self {
+        Self { start, len: end.saturating_sub(start) }
+    }
+
+    pub(crate) const fn end(self) -> usize {
+        self.start + self.len
+    }
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The part of both.
+    pub(crate) fn common(self, other: Self) -> Self {
+        Self::between(self.start.max(other.start), self.end().min(other.end()))
+    }
+
+    /// The largest part that begins and ends at multiples of `unit`.
+    pub(crate) fn inner(self, unit: usize) -> Self {
+        Self::between(self.start.next_multiple_of(unit), self.end() & !(unit - 1))
+    }
+}
+
+/// What a run must be: so long, and at an address of this residue modulo a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fit {
+    pub(crate) len: usize,
+    pub(crate) modulus: usize,
+    pub(crate) residue: usize,
+}
+
+impl Fit {
+    pub(crate) const fn aligned(len: usize, align: usize) -> Self {
+        Self { len, modulus: align, residue: 0 }
+    }
+
+    /// The first fitting address from `from` on.
+    pub(crate) fn first_from(self, from: usize) -> Option<usize> {
+        let shift = self.residue.wrapping_sub(from) & (self.modulus - 1);
+        from.checked_add(shift)
+    }
+
+    /// The last address at which a fitting run begins that ends by `end`.
+    pub(crate) fn last_before(self, end: usize) -> Option<usize> {
+        let at = end.checked_sub(self.len)?;
+        at.checked_sub(at.wrapping_sub(self.residue) & (self.modulus - 1))
+    }
+
+    /// Where the run begins that fits lowest into `span`.
+    pub(crate) fn lowest_in(self, span: Span) -> Option<usize> {
+        let at = self.first_from(span.start)?;
+        (at.checked_add(self.len)? <= span.end()).then_some(at)
+    }
+}
+
+/// How many pieces that are long enough but may not fit are looked at before one is taken that must fit.
+const TRIES: usize = 32;
+
+pub(crate) struct Pieces {
+    pool: Pool,
+    by_address: Tree,
+    by_length: [Tree; State::COUNT],
+    bytes: [usize; State::COUNT],
+    count: usize,
+}
+
+impl Pieces {
+    pub(crate) const fn new() -> Self {
+        Self {
+            pool: Pool::new(),
+            by_address: Tree::new(Order::Address),
+            by_length: [const { Tree::new(Order::Length) }; State::COUNT],
+            bytes: [0; State::COUNT],
+            count: 0,
+        }
+    }
+
+    /// Free bytes in a state.
+    pub(crate) const fn bytes(&self, state: State) -> usize {
+        self.bytes[state as usize]
+    }
+
+    /// How many pieces there are.
+    pub(crate) const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Sees to it that `wanted` pieces can be added without memory (H6).
+    pub(crate) fn ensure_spare<O: Os>(&mut self, wanted: usize, os: &O) -> bool {
+        self.pool.spare() >= wanted || self.pool.ensure(wanted.next_multiple_of(1 << 10), os)
+    }
+
+    /// Nodes that can be made without memory.
+    pub(crate) const fn spare(&self) -> usize {
+        self.pool.spare()
+    }
+
+    pub(crate) fn get(&self, index: Index) -> &Node {
+        self.pool.get(index)
+    }
+
+    pub(crate) fn span(&self, index: Index) -> Span {
+        let node = self.pool.get(index);
+        Span::new(node.start, node.len)
+    }
+
+    /// Adds a free range, merging it with neighbours of its state that lie in `region` (H3).
+    pub(crate) fn insert(&mut self, span: Span, state: State, region: Span) {
+        if span.is_empty() {
+            return;
+        }
+        let (mut start, mut end) = (span.start, span.end());
+        let before = self.by_address.before(&self.pool, (start, 0));
+        let after = self.by_address.at_or_after(&self.pool, (start, 0));
+        if before.is_some_and(|b| self.span(b).end() > start)
+            || after.is_some_and(|a| self.get(a).start < end)
+        {
+            crate::invariant::broken("H1: a range was freed twice");
+        }
+        if let Some(b) = before.filter(|&b| self.joins(b, state, region) && self.span(b).end() == start) {
+            start = self.get(b).start;
+            self.remove(b);
+        }
+        if let Some(a) = after.filter(|&a| self.joins(a, state, region) && self.get(a).start == end) {
+            end = self.span(a).end();
+            self.remove(a);
+        }
+        self.add(Span::between(start, end), state);
+    }
+
+    fn joins(&self, index: Index, state: State, region: Span) -> bool {
+        let node = self.get(index);
+        node.state == state && region.start <= node.start && node.start < region.end()
+    }
+
+    fn add(&mut self, span: Span, state: State) {
+        debug_assert!(span.start.is_multiple_of(GRANULE) && span.len.is_multiple_of(GRANULE));
+        if span.is_empty() {
+            return;
+        }
+        let index = self.pool.make(span.start, span.len, state);
+        self.by_address.insert(&mut self.pool, index);
+        self.by_length[state as usize].insert(&mut self.pool, index);
+        self.bytes[state as usize] += span.len;
+        self.count += 1;
+    }
+
+    /// Takes a whole piece out.
+    pub(crate) fn remove(&mut self, index: Index) -> (Span, State) {
+        let (span, state) = (self.span(index), self.get(index).state);
+        self.by_address.remove(&mut self.pool, index);
+        self.by_length[state as usize].remove(&mut self.pool, index);
+        self.pool.unmake(index);
+        self.bytes[state as usize] -= span.len;
+        self.count -= 1;
+        (span, state)
+    }
+
+    /// Takes `part` out of a piece that holds it. Uses up to one spare node.
+    pub(crate) fn carve(&mut self, index: Index, part: Span) -> State {
+        let (whole, state) = self.remove(index);
+        debug_assert!(whole.start <= part.start && part.end() <= whole.end());
+        self.add(Span::between(whole.start, part.start), state);
+        self.add(Span::between(part.end(), whole.end()), state);
+        state
+    }
+
+    /// The shortest piece of a state that a run fits into, and where in it.
+    pub(crate) fn best_fit(&self, state: State, fit: Fit) -> Option<(Index, usize)> {
+        let tree = &self.by_length[state as usize];
+        let mut key = (fit.len, 0);
+        for _ in 0..TRIES {
+            let index = tree.at_or_after(&self.pool, key)?;
+            let span = self.span(index);
+            if let Some(at) = fit.lowest_in(span) {
+                return Some((index, at));
+            }
+            key = (span.len, span.start + 1);
+        }
+        let index = tree.at_or_after(&self.pool, (fit.len.checked_add(fit.modulus)?, 0))?;
+        Some((index, fit.lowest_in(self.span(index))?))
+    }
+
+    /// The longest piece of a state that is shorter than `below` (as a key of the order by length).
+    pub(crate) fn longest_below(&self, state: State, below: (usize, usize)) -> Option<Index> {
+        self.by_length[state as usize].before(&self.pool, below)
+    }
+
+    /// The shortest piece of a state of at least `len` bytes.
+    pub(crate) fn shortest_from(&self, state: State, len: usize) -> Option<Index> {
+        self.by_length[state as usize].at_or_after(&self.pool, (len, 0))
+    }
+
+    /// The piece that holds `address`.
+    pub(crate) fn at(&self, address: usize) -> Option<Index> {
+        let index = self.by_address.before(&self.pool, (address + 1, 0))?;
+        (self.span(index).end() > address).then_some(index)
+    }
+
+    /// The first piece that begins at `address` or later.
+    pub(crate) fn next(&self, address: usize) -> Option<Index> {
+        self.by_address.at_or_after(&self.pool, (address, 0))
+    }
+
+    /// The last piece that begins before `address`.
+    pub(crate) fn previous(&self, address: usize) -> Option<Index> {
+        self.by_address.before(&self.pool, (address, 0))
+    }
+
+    /// Gives every piece of one state another one.
+    pub(crate) fn restate(&mut self, from: State, to: State, region_of: impl Fn(usize) -> Span) {
+        while let Some(index) = self.longest_below(from, (usize::MAX, usize::MAX)) {
+            let (span, _) = self.remove(index);
+            self.insert(span, to, region_of(span.start));
+        }
+    }
+
+    /// Walks all pieces and checks H2 to H4 and the counters; for tests and the heap walker.
+    pub(crate) fn walk(&self, mut seen: impl FnMut(Span, State)) {
+        let mut bytes = [0; State::COUNT];
+        let mut count = 0;
+        let mut address = 0;
+        while let Some(index) = self.next(address) {
+            let (span, state) = (self.span(index), self.get(index).state);
+            let in_length =
+                self.by_length[state as usize].at_or_after(&self.pool, (span.len, span.start)) == Some(index);
+            if span.is_empty() || !in_length {
+                crate::invariant::broken("H4: a piece does not stand in both trees");
+            }
+            bytes[state as usize] += span.len;
+            count += 1;
+            seen(span, state);
+            address = span.end();
+        }
+        if bytes != self.bytes || count != self.count {
+            crate::invariant::broken("H8: the counters of free bytes are off");
+        }
+    }
+}

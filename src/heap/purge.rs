@@ -1,0 +1,283 @@
+//! Giving memory back to the kernel, or offering it: purging, softening, releasing.
+
+use super::pieces::Span;
+use super::pool::State;
+use super::{Guard, Inner, PageHeap};
+use crate::os::{CHUNK, Os};
+
+/// In what units a purge works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Whole chunks, so that no huge page is split.
+    Chunks,
+    /// The kernel's pages: all that can be given back.
+    Pages,
+}
+
+impl<O: Os> PageHeap<O> {
+    /// Purges about `excess` bytes of dirty memory, the longest pieces first. Gives how many it purged:
+    /// fewer where there is no more in such units, or the kernel refuses.
+    pub(crate) fn purge(&self, excess: usize, unit: Unit) -> usize {
+        let mut done = 0;
+        let mut refused = false;
+        for state in [State::Dirty, State::Soft, State::Inherited] {
+            let mut below = (usize::MAX, usize::MAX);
+            while done < excess && !refused {
+                let mut inner = self.enter();
+                let Some(span) = inner.claim_longest(state, &mut below, excess - done, unit, &self.os) else {
+                    break;
+                };
+                inner.operations += 1;
+                drop(inner);
+                let zero = self.make_zero(span);
+                self.reenter().operations -= 1;
+                let (Ok(bytes) | Err(bytes)) = zero;
+                done += bytes;
+                refused = zero.is_err();
+            }
+        }
+        done
+    }
+
+    /// Purges a range in transit and settles it. Gives the bytes that are zero now, as an error if
+    /// the kernel refused some of it.
+    fn make_zero(&self, span: Span) -> Result<usize, usize> {
+        let mut rest = span;
+        while !rest.is_empty() {
+            let (part, foreign) = self.reenter().same_kind(rest);
+            let state = if foreign { self.heal(part) } else { self.purged(part) };
+            let mut inner = self.reenter();
+            let last = part.len == rest.len;
+            if !last {
+                inner.cut();
+            }
+            match state {
+                Some(state) => inner.settle(part, state),
+                None => inner.retire(part),
+            }
+            rest = Span::between(part.end(), rest.end());
+            if state != Some(State::Zero) {
+                if !rest.is_empty() {
+                    inner.settle(rest, State::Dirty);
+                }
+                return Err(part.start - span.start);
+            }
+            inner.purged += part.len as u64;
+        }
+        Ok(span.len)
+    }
+
+    fn purged(&self, span: Span) -> Option<State> {
+        Some(if self.os.purge(span.start, span.len).is_ok() { State::Zero } else { State::Dirty })
+    }
+
+    /// Maps fresh memory over a range with moved pages, so that its VMAs become one with their neighbours.
+    /// `None` if the range is lost.
+    fn heal(&self, span: Span) -> Option<State> {
+        // Purged first, so that a range which is then lost holds no memory.
+        if self.os.purge(span.start, span.len).is_err() {
+            return Some(State::Dirty);
+        }
+        let huge = self.reenter().setup.huge;
+        if self.os.heal(span.start, span.len, huge).is_err()
+            && self.os.plug(span.start, span.len, huge).is_err()
+        {
+            return None;
+        }
+        self.reenter().regions.set_shift(span, 0);
+        Some(State::Zero)
+    }
+
+    /// Takes back a block parts of which were hardly touched: those (whole chunks, ascending) are purged, which
+    /// costs little where there is little to purge, and are zero afterwards.
+    pub(crate) fn give_absent(&self, span: Span, absent: &[Span]) {
+        let mut inner = self.enter();
+        if absent.len() * 2 + 1 > super::SPLITS || !inner.ensure_spare(&self.os) {
+            drop(inner);
+            self.give(&[span]);
+            return;
+        }
+        inner.note_peak();
+        inner.out -= span.len;
+        inner.transit += span.len;
+        inner.operations += 1;
+        let mut at = span.start;
+        for part in absent.iter().copied().chain([Span::new(span.end(), 0)]) {
+            let touched = Span::between(at, part.start);
+            if !touched.is_empty() {
+                inner.cut();
+                inner.settle(touched, State::Dirty);
+            }
+            inner.loose += usize::from(!part.is_empty());
+            at = part.end();
+        }
+        inner.loose -= 1;
+        drop(inner);
+        for &part in absent {
+            let _ = self.make_zero(part);
+        }
+        self.reenter().operations -= 1;
+    }
+
+    /// Offers all dirty memory to the kernel, to take when it needs it. Gives the bytes offered.
+    pub(crate) fn soften(&self) -> usize {
+        let mut done = 0;
+        let mut below = (usize::MAX, usize::MAX);
+        loop {
+            let mut inner = self.enter();
+            if !inner.setup.soften {
+                return done;
+            }
+            let Some(span) = inner.claim_longest(State::Dirty, &mut below, usize::MAX, Unit::Pages, &self.os)
+            else {
+                return done;
+            };
+            inner.operations += 1;
+            drop(inner);
+            let softened = self.os.soften(span.start, span.len).is_ok();
+            let mut inner = self.reenter();
+            inner.settle(span, if softened { State::Soft } else { State::Dirty });
+            inner.operations -= 1;
+            if !softened {
+                return done;
+            }
+            inner.softened += span.len as u64;
+            done += span.len;
+        }
+    }
+
+    /// Gives everything that is free back to the kernel: pages, then address space. Gives the bytes purged.
+    pub(crate) fn release(&self) -> usize {
+        let done = self.purge(usize::MAX, Unit::Pages);
+        self.close_free();
+        self.unmap_free();
+        done
+    }
+
+    /// Closes every wholly free step of the reserved regions, which also makes it one VMA with what is closed
+    /// around it.
+    fn close_free(&self) {
+        /// The least that is worth a VMA of its own: the least step in which memory is opened.
+        const STEP: usize = 32 << 20;
+        let mut below = (usize::MAX, usize::MAX);
+        loop {
+            let mut inner = self.enter();
+            let Some(span) = inner.claim_closable(&mut below, STEP, &self.os) else { return };
+            inner.operations += 1;
+            drop(inner);
+            let closed = self.os.close(span.start, span.len).is_ok();
+            let mut inner = self.reenter();
+            let huge = inner.setup.huge;
+            inner.operations -= 1;
+            if closed {
+                inner.regions.set_shift(span, 0);
+                inner.opened = inner.opened.saturating_sub(span.len);
+                let _ = self.os.advise(span.start, span.len, huge);
+                inner.settle(span, State::Closed);
+            } else if self.os.plug(span.start, span.len, huge).is_ok() {
+                inner.regions.set_shift(span, 0);
+                inner.settle(span, State::Zero);
+                return;
+            } else {
+                inner.retire(span);
+                return;
+            }
+        }
+    }
+
+    /// Unmaps the plain regions that are wholly free.
+    fn unmap_free(&self) {
+        loop {
+            let mut inner: Guard<'_, Inner, O> = self.enter();
+            let Some((index, span)) = inner.wholly_free_plain() else { return };
+            inner.pieces.remove(index);
+            // Under the lock: the range must be in the books as long as it is ours, and nobody's afterwards.
+            if self.os.unmap(span.start, span.len).is_err() {
+                inner.insert(span, State::Dirty);
+                return;
+            }
+            inner.opened = inner.opened.saturating_sub(span.len);
+            inner.regions.forget(span.start);
+        }
+    }
+}
+
+impl Inner {
+    /// Takes up to `most` bytes of the longest piece of a state under `below` into transit, in whole units;
+    /// lowers `below` to that piece.
+    fn claim_longest<O: Os>(
+        &mut self,
+        state: State,
+        below: &mut (usize, usize),
+        most: usize,
+        unit: Unit,
+        os: &O,
+    ) -> Option<Span> {
+        let unit = match unit {
+            Unit::Chunks => CHUNK,
+            Unit::Pages => self.setup.page,
+        };
+        if !self.ensure_spare(os) {
+            return None;
+        }
+        loop {
+            let index = self.pieces.longest_below(state, *below)?;
+            let span = self.pieces.span(index);
+            if span.len < unit {
+                return None;
+            }
+            *below = (span.len, span.start);
+            let inner = span.inner(unit);
+            if inner.is_empty() {
+                continue;
+            }
+            // From its end: what lies lower is more likely to be wanted next.
+            let len = most.checked_next_multiple_of(unit).map_or(inner.len, |m| m.min(inner.len));
+            let part = Span::between(inner.end() - len, inner.end());
+            self.claim(index, part);
+            return Some(part);
+        }
+    }
+
+    /// Takes the whole steps of the longest zero piece under `below` of a reserved region into transit.
+    fn claim_closable<O: Os>(&mut self, below: &mut (usize, usize), step: usize, os: &O) -> Option<Span> {
+        if !self.ensure_spare(os) {
+            return None;
+        }
+        loop {
+            let index = self.pieces.longest_below(State::Zero, *below)?;
+            let span = self.pieces.span(index);
+            if span.len < step {
+                return None;
+            }
+            *below = (span.len, span.start);
+            let steps = span.inner(step);
+            if !steps.is_empty() && self.regions.of(span.start).kind == super::Kind::Reserved {
+                self.claim(index, steps);
+                return Some(steps);
+            }
+        }
+    }
+
+    /// The leading part of a range that is either all native or all in moved chunks, and whether it is moved.
+    fn same_kind(&self, span: Span) -> (Span, bool) {
+        let chunks = span.inner(CHUNK);
+        let foreign = |at: usize| self.regions.shift(at) != 0;
+        if chunks.is_empty() || chunks.start > span.start {
+            // Part of a chunk is shared with others: nothing can be mapped over it.
+            return (
+                Span::between(span.start, if chunks.is_empty() { span.end() } else { chunks.start }),
+                false,
+            );
+        }
+        let first = foreign(span.start);
+        let mut end = span.start;
+        while end < chunks.end() && foreign(end) == first {
+            end += CHUNK;
+        }
+        if end == chunks.end() && !first {
+            end = span.end();
+        }
+        (Span::between(span.start, end), first)
+    }
+}

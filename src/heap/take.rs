@@ -1,0 +1,452 @@
+//! Taking runs out of the heap: best fit in place first, then windows over mixed memory, filled or faulted.
+
+use super::pieces::{Fit, Span};
+use super::pool::{Index, State};
+use super::region::Kind;
+use super::{Guard, Inner, PageHeap, SPLITS};
+use crate::os::{CHUNK, Os};
+
+/// What a run is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// To be written: resident memory first.
+    Any,
+    /// To read as zero: untouched memory first.
+    Zeroed,
+}
+
+/// The parts of a run that are not known to be zero, in ascending order.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unclean {
+    parts: [Span; Self::MAX],
+    count: usize,
+}
+
+impl Unclean {
+    const MAX: usize = 8;
+
+    pub(crate) fn all(span: Span) -> Self {
+        let mut all = Self::default();
+        all.push(span);
+        all
+    }
+
+    pub(crate) fn parts(&self) -> &[Span] {
+        &self.parts[..self.count]
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.parts().iter().map(|p| p.len).sum()
+    }
+
+    /// Adds a part that lies behind all others. Where there are too many, the last one grows over the gap:
+    /// calling zero memory unclean costs time alone.
+    fn push(&mut self, part: Span) {
+        if part.is_empty() {
+            return;
+        }
+        if let Some(last) = self.count.checked_sub(1).map(|i| &mut self.parts[i])
+            && (last.end() == part.start || self.count == Self::MAX)
+        {
+            last.len = part.end() - last.start;
+            return;
+        }
+        self.parts[self.count] = part;
+        self.count += 1;
+    }
+}
+
+/// How a run was come by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// One free run was there.
+    Run,
+    /// All that was not already there was moved in, but for less than a chunk at each end.
+    Gathered,
+    /// This many of its bytes were neither there nor moved in.
+    Fresh(usize),
+}
+
+/// A run that is the caller's now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) span: Span,
+    pub(crate) unclean: Unclean,
+    pub(crate) found: Found,
+}
+
+/// A part of a window, in transit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) span: Span,
+    pub(super) state: State,
+}
+
+/// The parts of a window, in ascending order, without gaps.
+#[derive(Debug)]
+pub(super) struct Window {
+    parts: [Part; Self::MAX + SPLITS],
+    count: usize,
+}
+
+impl Window {
+    /// As many pieces as a window may be made of: what fits on a signal handler's stack.
+    const MAX: usize = 40;
+
+    const fn new() -> Self {
+        Self { parts: [Part { span: Span::new(0, 0), state: State::Zero }; Self::MAX + SPLITS], count: 0 }
+    }
+
+    pub(super) fn parts(&self) -> &[Part] {
+        &self.parts[..self.count]
+    }
+
+    fn push(&mut self, part: Part) {
+        self.parts[self.count] = part;
+        self.count += 1;
+    }
+
+    /// Whether a part may still be cut into three.
+    pub(super) const fn may_split(&self) -> bool {
+        self.count + 2 <= Self::MAX + SPLITS
+    }
+
+    /// Cuts the part `at` so that `middle`, which lies in it, is a part of its own with `state`. Gives how
+    /// many parts there are more.
+    pub(super) fn split(&mut self, at: usize, middle: Span, state: State) -> usize {
+        let whole = self.parts[at];
+        let pieces = [
+            Part { span: Span::between(whole.span.start, middle.start), state: whole.state },
+            Part { span: middle, state },
+            Part { span: Span::between(middle.end(), whole.span.end()), state: whole.state },
+        ];
+        let more = pieces.iter().filter(|p| !p.span.is_empty()).count() - 1;
+        self.parts.copy_within(at + 1..self.count, at + 1 + more);
+        for (i, piece) in pieces.into_iter().filter(|p| !p.span.is_empty()).enumerate() {
+            self.parts[at + i] = piece;
+        }
+        self.count += more;
+        more
+    }
+
+    /// Removes the part `at`, which is lost.
+    pub(super) fn lose(&mut self, at: usize) {
+        self.parts.copy_within(at + 1..self.count, at);
+        self.count -= 1;
+    }
+
+    pub(super) fn span(&self) -> Span {
+        let (first, last) = (self.parts[0].span, self.parts[self.count - 1].span);
+        Span::between(first.start, last.end())
+    }
+}
+
+/// Pieces looked at on either side of a candidate.
+pub(super) const REACH: usize = Window::MAX / 2 - 2;
+
+/// Candidates looked at for a window.
+const CANDIDATES: usize = 8;
+
+impl<O: Os> PageHeap<O> {
+    /// Takes one free run of resident memory that is long enough, the shortest such; no page is faulted in.
+    pub(crate) fn take_resident(&self, fit: Fit) -> Option<Run> {
+        let mut inner = self.enter();
+        if !inner.ensure_spare(&self.os) {
+            return None;
+        }
+        let (index, start) =
+            [State::Dirty, State::Soft].into_iter().find_map(|state| inner.pieces.best_fit(state, fit))?;
+        let span = Span::new(start, fit.len);
+        inner.pieces.carve(index, span);
+        inner.out += span.len;
+        inner.loose += 1;
+        Some(Run { span, unclean: Unclean::all(span), found: Found::Run })
+    }
+
+    /// Takes a run, whatever it costs: over pieces of several states, opening or mapping address space,
+    /// moving pages in. `None` if the kernel refuses.
+    pub(crate) fn take_slow(&self, fit: Fit, wish: Wish) -> Option<Run> {
+        let mut inner = self.enter();
+        if !inner.ensure_spare(&self.os) {
+            return None;
+        }
+        let start = match inner.plan(fit, wish) {
+            Some(start) => start,
+            None => {
+                if !inner.add_region(fit, &self.os) {
+                    return None;
+                }
+                inner.plan(fit, wish)?
+            }
+        };
+        let mut window = inner.claim_window(Span::new(start, fit.len));
+        inner.operations += 1;
+        let (inner, opened) = self.open_window(inner, &mut window);
+        if !opened {
+            self.settle_window(inner, &window);
+            return None;
+        }
+        drop(inner);
+        if wish == Wish::Any && !self.fill(&mut window) {
+            // A piece of the window is lost for ever: give back the rest and do without moves.
+            self.settle_window(self.reenter(), &window);
+            return self.take_slow(fit, Wish::Zeroed);
+        }
+        Some(self.hand_out(&window))
+    }
+
+    /// Ends the operation that holds `window`, whose range is its caller's now.
+    pub(super) fn hand_out(&self, window: &Window) -> Run {
+        let mut unclean = Unclean::default();
+        let mut fresh = 0;
+        for part in window.parts() {
+            if part.state == State::Zero {
+                fresh += part.span.len;
+            } else {
+                unclean.push(part.span);
+            }
+        }
+        let span = window.span();
+        let mut inner = self.reenter();
+        inner.transit -= span.len;
+        inner.loose -= window.parts().len() - 1;
+        inner.out += span.len;
+        inner.operations -= 1;
+        let found = match fresh {
+            0 if window.parts().len() == 1 => Found::Run,
+            fresh if fresh < 2 * CHUNK && fresh * 2 < span.len => Found::Gathered,
+            fresh => Found::Fresh(fresh),
+        };
+        Run { span, unclean, found }
+    }
+
+    /// Makes all parts of a window in transit accessible, and inherited ones private. Says whether that
+    /// worked; if not, what could be opened is `Zero` now and the rest as it was.
+    pub(super) fn open_window<'a>(
+        &'a self,
+        mut inner: Guard<'a, Inner, O>,
+        window: &mut Window,
+    ) -> (Guard<'a, Inner, O>, bool) {
+        for i in 0..window.count {
+            let part = window.parts[i];
+            match part.state {
+                State::Closed => {
+                    // More than the window is opened at once, so that most takes open nothing.
+                    let more = inner.claim_step(part.span);
+                    drop(inner);
+                    let (opened, done) = self.open_some(more, part.span);
+                    inner = self.reenter();
+                    inner.opened += opened.len;
+                    inner.settle_step(more, part.span, opened);
+                    if !done {
+                        inner.refused_growth += 1;
+                        return (inner, false);
+                    }
+                    window.parts[i].state = State::Zero;
+                }
+                State::Inherited => {
+                    drop(inner);
+                    let done = self.os.purge(part.span.start, part.span.len).is_ok();
+                    inner = self.reenter();
+                    window.parts[i].state = if done { State::Zero } else { State::Dirty };
+                }
+                State::Zero | State::Soft | State::Dirty => {}
+            }
+        }
+        (inner, true)
+    }
+
+    /// Opens `more`, or at least `need`, which lies in it. Gives what was opened and whether `need` was.
+    fn open_some(&self, more: Span, need: Span) -> (Span, bool) {
+        let least = Span::between(need.start & !(CHUNK - 1), need.end().next_multiple_of(CHUNK)).common(more);
+        for span in [more, least] {
+            if self.os.open(span.start, span.len).is_ok() {
+                return (span, true);
+            }
+        }
+        (Span::new(need.start, 0), false)
+    }
+
+    /// Gives all parts of a window back as they are and ends the operation.
+    pub(super) fn settle_window(&self, mut inner: Guard<'_, Inner, O>, window: &Window) {
+        for part in window.parts() {
+            if !part.span.is_empty() {
+                inner.settle(part.span, part.state);
+            }
+        }
+        inner.operations -= 1;
+    }
+}
+
+impl Inner {
+    /// Chooses where a run shall lie: the window with most resident memory in it for [`Wish::Any`], with none
+    /// for [`Wish::Zeroed`] if there is one.
+    fn plan(&self, fit: Fit, wish: Wish) -> Option<usize> {
+        let dirty = [State::Dirty, State::Soft, State::Inherited];
+        if wish == Wish::Any
+            && let Some(start) = self.best_window(&dirty, fit)
+        {
+            return Some(start);
+        }
+        if let Some((_, start)) = self.pieces.best_fit(State::Zero, fit) {
+            return Some(start);
+        }
+        if let Some(start) = self.best_window(&[State::Zero], fit) {
+            return Some(start);
+        }
+        if let Some((_, start)) = self.pieces.best_fit(State::Closed, fit) {
+            return Some(start);
+        }
+        self.best_window(&dirty, fit)
+    }
+
+    /// The window around the longest pieces of some states that holds most bytes of these states.
+    fn best_window(&self, states: &[State], fit: Fit) -> Option<usize> {
+        let mut best: Option<(usize, usize)> = None;
+        for &state in states {
+            let mut below = (usize::MAX, usize::MAX);
+            for _ in 0..CANDIDATES {
+                let Some(index) = self.pieces.longest_below(state, below) else { break };
+                let span = self.pieces.span(index);
+                below = (span.len, span.start);
+                if best.is_some_and(|(most, _)| most >= span.len.saturating_mul(4)) {
+                    break;
+                }
+                let extent = self.extent(index, fit);
+                let starts = [
+                    fit.first_from(span.start).filter(|&s| s.saturating_add(fit.len) <= extent.end()),
+                    fit.last_before(span.end()).filter(|&s| s >= extent.start),
+                    fit.last_before(extent.end()).filter(|&s| s >= extent.start),
+                ];
+                for start in starts.into_iter().flatten() {
+                    let held = self.held(Span::new(start, fit.len), states);
+                    if held > 0 && best.is_none_or(|(most, _)| held > most) {
+                        best = Some((held, start));
+                    }
+                }
+            }
+        }
+        best.map(|(_, start)| start)
+    }
+
+    /// The free memory around a piece, as far as a run that touches it can use it.
+    fn extent(&self, index: Index, fit: Fit) -> Span {
+        let span = self.pieces.span(index);
+        let region = self.regions.of(span.start).span;
+        let reach = fit.len.saturating_add(fit.modulus);
+        let (mut start, mut end) = (span.start, span.end());
+        for _ in 0..REACH {
+            let Some(next) = self.pieces.next(end) else { break };
+            let s = self.pieces.span(next);
+            if s.start != end || s.start >= region.end() || end - span.start >= reach {
+                break;
+            }
+            end = s.end();
+        }
+        for _ in 0..REACH {
+            let Some(previous) = self.pieces.previous(start) else { break };
+            let s = self.pieces.span(previous);
+            if s.end() != start || s.start < region.start || span.end() - start >= reach {
+                break;
+            }
+            start = s.start;
+        }
+        Span::between(start, end)
+    }
+
+    /// How many bytes of some states a range holds.
+    fn held(&self, range: Span, states: &[State]) -> usize {
+        let mut held = 0;
+        let mut at = self.pieces.at(range.start).or_else(|| self.pieces.next(range.start));
+        while let Some(index) = at {
+            let span = self.pieces.span(index);
+            if span.start >= range.end() {
+                break;
+            }
+            if states.contains(&self.pieces.get(index).state) {
+                held += span.common(range).len;
+            }
+            at = self.pieces.next(span.end());
+        }
+        held
+    }
+
+    /// Takes a free range of at most [`Window::MAX`] pieces into transit.
+    pub(super) fn claim_window(&mut self, range: Span) -> Window {
+        let mut window = Window::new();
+        let mut at = range.start;
+        while at < range.end() {
+            let Some(index) = self.pieces.at(at) else {
+                crate::invariant::broken("H1: a window over memory that is not free")
+            };
+            let span = self.pieces.span(index).common(range);
+            let state = self.claim(index, span);
+            window.push(Part { span, state });
+            at = span.end();
+        }
+        window
+    }
+
+    /// Takes what is closed around `part`, which is in transit, into transit too, as far as the next step;
+    /// gives all of it together.
+    fn claim_step(&mut self, part: Span) -> Span {
+        /// The least that is opened at once: a call of a microsecond per 32 MiB touched.
+        const STEP_MIN: usize = 32 << 20;
+        /// The most: beyond it the calls no longer show, and a core dump walks what is open.
+        const STEP_MAX: usize = 1 << 30;
+        let step = (self.opened / 8).clamp(STEP_MIN, STEP_MAX).next_multiple_of(CHUNK);
+        let mut all = part;
+        let up_to = part.end().next_multiple_of(step);
+        if let Some(index) = self.pieces.at(part.end())
+            && self.pieces.get(index).state == State::Closed
+            && self.regions.of(part.start).span.end() > part.end()
+        {
+            let more = Span::between(part.end(), up_to).common(self.pieces.span(index));
+            if !more.is_empty() {
+                self.claim(index, more);
+                all.len += more.len;
+            }
+        }
+        // A window may begin inside a chunk; the kernel's pages may be larger than a granule.
+        let down_to = part.start & !(CHUNK - 1);
+        if down_to < part.start
+            && let Some(index) = self.pieces.at(down_to)
+            && self.pieces.get(index).state == State::Closed
+        {
+            self.claim(index, Span::between(down_to, part.start));
+            all = Span::between(down_to, all.end());
+        }
+        all
+    }
+
+    /// Settles what lies around `part` in `more`: `opened` of it is open now.
+    fn settle_step(&mut self, more: Span, part: Span, opened: Span) {
+        for rest in [Span::between(more.start, part.start), Span::between(part.end(), more.end())] {
+            if rest.is_empty() {
+                continue;
+            }
+            let open = opened.common(rest);
+            let closed = if open.is_empty() {
+                rest
+            } else {
+                self.settle(open, State::Zero);
+                // `opened` is all of `more`, or covers whole chunks around `part`: what is left lies behind it.
+                Span::between(open.end(), rest.end())
+            };
+            if !closed.is_empty() {
+                if !open.is_empty() {
+                    self.cut();
+                }
+                self.settle(closed, State::Closed);
+            }
+        }
+    }
+
+    /// Whether everything in a region is free, so that it can be unmapped.
+    pub(super) fn wholly_free_plain(&self) -> Option<(Index, Span)> {
+        self.regions.all().iter().filter(|r| r.kind == Kind::Plain).find_map(|r| {
+            let index = self.pieces.at(r.span.start)?;
+            (self.pieces.span(index) == r.span).then_some((index, r.span))
+        })
+    }
+}

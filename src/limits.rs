@@ -1,0 +1,204 @@
+//! How much free memory may stay resident.
+//!
+//! Without a ceiling: what is handed out and what is cached never exceed the recent peak of what was handed
+//! out, so that keeping adds no memory. "Recent" is counted in bytes allocated, because a proof may take
+//! minutes: a window is 16 peaks long, and twice as long each time that forgetting turns out to have been a
+//! mistake. Pure arithmetic: it is told what happens and answers how much is too much.
+
+/// A window is this many peaks of bytes allocated, at first. A prover allocates its peak two to ten times a
+/// proof (measured); 16 keeps it over a whole one.
+const WINDOW_PEAKS: u64 = 16;
+
+/// The longest window, in peaks: beyond it forgetting no longer saves anybody memory.
+const WINDOW_PEAKS_MAX: u64 = 1 << 20;
+
+/// A forgotten peak decays to this, or to an eighth of RAM where that is less.
+const FLOOR: usize = 1 << 30;
+
+/// The share of a container's or host's memory, as a divisor, that is left to others: 5 %.
+const LEFT_SHARE: usize = 20;
+
+#[derive(Debug)]
+pub(crate) struct Limits {
+    ceiling: Option<usize>,
+    floor: usize,
+    /// Bytes allocated in this window.
+    allocated: u64,
+    window_peaks: u64,
+    /// The highest bytes handed out, in this window and in the one before.
+    peak: usize,
+    peak_before: usize,
+    /// The highest of all, as far as the floor goes.
+    forgotten: usize,
+    /// Memory was given up because its peak was forgotten, and none has been missed since.
+    gave_up: bool,
+    /// Bytes that must go because too little is left beside us.
+    pressed: usize,
+}
+
+impl Limits {
+    pub(crate) const fn new() -> Self {
+        Self {
+            ceiling: None,
+            floor: FLOOR,
+            allocated: 0,
+            window_peaks: WINDOW_PEAKS,
+            peak: 0,
+            peak_before: 0,
+            forgotten: 0,
+            gave_up: false,
+            pressed: 0,
+        }
+    }
+
+    pub(crate) fn start(&mut self, ceiling: Option<usize>, ram: usize) {
+        self.ceiling = ceiling;
+        self.floor = (ram / 8).min(FLOOR);
+    }
+
+    /// The most that may be handed out and cached together, or cached alone where there is a ceiling.
+    pub(crate) fn total(&self) -> usize {
+        self.peak.max(self.peak_before).max(self.forgotten)
+    }
+
+    /// Notes that `bytes` have been allocated, while `highest` was handed out at most and `now` is. Gives
+    /// whether a window has ended.
+    pub(crate) fn allocated(&mut self, bytes: usize, highest: usize, now: usize) -> bool {
+        self.peak = self.peak.max(highest);
+        self.allocated += bytes as u64;
+        let recent = self.peak.max(self.peak_before).max(1) as u64;
+        if self.allocated < recent.saturating_mul(self.window_peaks) {
+            return false;
+        }
+        self.allocated = 0;
+        let before = self.total();
+        self.forgotten = self.forgotten.max(self.peak_before).min(self.floor);
+        self.peak_before = self.peak;
+        self.peak = now;
+        self.gave_up |= self.ceiling.is_none() && self.total() < before;
+        true
+    }
+
+    /// Notes that memory had to be faulted in. If some had been given up because its peak was forgotten,
+    /// peaks are remembered twice as long from now on.
+    pub(crate) fn missed(&mut self) {
+        if self.gave_up {
+            self.gave_up = false;
+            self.window_peaks = (self.window_peaks * 2).min(WINDOW_PEAKS_MAX);
+        }
+    }
+
+    /// Notes what the container or host has: `limit` bytes in all, of which `left` are left. Where that is
+    /// under 5 %, what is missing must go.
+    pub(crate) fn room(&mut self, limit: usize, left: usize) {
+        self.pressed = (limit / LEFT_SHARE).saturating_sub(left);
+    }
+
+    /// How many of `dirty` free resident bytes are too many, with `out` bytes handed out.
+    pub(crate) fn excess(&mut self, out: usize, dirty: usize) -> usize {
+        let allowed = match self.ceiling {
+            Some(ceiling) => ceiling,
+            None => self.total().saturating_sub(out),
+        };
+        let pressed = core::mem::take(&mut self.pressed);
+        dirty.saturating_sub(allowed).max(pressed.min(dirty))
+    }
+
+    /// The ceiling, where one was set.
+    pub(crate) const fn ceiling(&self) -> Option<usize> {
+        self.ceiling
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn limits(ceiling: Option<usize>) -> Limits {
+        let mut limits = Limits::new();
+        limits.start(ceiling, 8 << 30);
+        limits
+    }
+
+    /// Rounds in which `peak` is out once, then `small` is allocated until `times` peaks have been. Gives the
+    /// rounds in which something had been given up before the peak came back.
+    fn rounds_with_faults(times: u64, rounds: usize) -> Vec<usize> {
+        let (peak, small) = (4 << 30, 64 * MIB);
+        let mut limits = limits(None);
+        let mut faulted = Vec::new();
+        let mut resident = 0;
+        for round in 0..rounds {
+            if resident < peak {
+                faulted.push(round);
+                limits.missed();
+            }
+            limits.allocated(peak, peak, 0);
+            resident = peak;
+            let mut allocated = peak as u64;
+            while allocated < times * peak as u64 {
+                limits.allocated(small, small, small);
+                resident -= limits.excess(small, resident - small);
+                allocated += small as u64;
+            }
+        }
+        faulted
+    }
+
+    #[test]
+    fn a_peak_that_comes_back_faults_in_the_first_rounds_alone() {
+        assert_eq!(rounds_with_faults(2, 40), [0]);
+        for times in [20, 200] {
+            let faulted = rounds_with_faults(times, 60);
+            assert!(faulted.len() <= 6 && faulted.iter().all(|&r| r <= 8), "{times}: {faulted:?}");
+        }
+    }
+
+    #[test]
+    fn a_peak_that_never_comes_back_decays_to_the_floor() {
+        let mut limits = limits(None);
+        limits.allocated(4 << 30, 4 << 30, 0);
+        for _ in 0..64 << 10 {
+            limits.allocated(4 * MIB, 4 * MIB, 4 * MIB);
+        }
+        assert_eq!(limits.total(), 1 << 30);
+        let mut small = Limits::new();
+        small.start(None, 1 << 30);
+        small.allocated(600 * MIB, 600 * MIB, 0);
+        for _ in 0..64 << 10 {
+            small.allocated(4 * MIB, 4 * MIB, 4 * MIB);
+        }
+        assert_eq!(small.total(), 128 * MIB);
+    }
+
+    #[test]
+    fn the_default_keeps_out_and_cached_under_the_peak() {
+        let mut limits = limits(None);
+        limits.allocated(100, 100, 60);
+        assert_eq!(limits.excess(60, 40), 0);
+        assert_eq!(limits.excess(60, 41), 1);
+        assert_eq!(limits.excess(120, 41), 41);
+    }
+
+    #[test]
+    fn a_ceiling_is_a_promise_however_much_is_allocated() {
+        let mut limits = limits(Some(10 * MIB));
+        for _ in 0..1000 {
+            limits.allocated(MIB, MIB, MIB);
+        }
+        assert_eq!(limits.excess(0, 10 * MIB), 0);
+        assert_eq!(limits.excess(4 << 30, 10 * MIB), 0);
+        assert_eq!(limits.excess(0, 11 * MIB), MIB);
+    }
+
+    #[test]
+    fn too_little_left_presses_even_a_promise() {
+        let mut limits = limits(Some(100));
+        limits.room(1000, 50);
+        assert_eq!(limits.excess(0, 100), 0);
+        limits.room(1000, 30);
+        assert_eq!(limits.excess(0, 100), 20);
+        assert_eq!(limits.excess(0, 80), 0, "pressed once a look");
+    }
+}

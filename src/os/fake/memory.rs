@@ -1,0 +1,155 @@
+//! The memory behind the fake address space: real, lazily zero, from the standard allocator.
+//!
+//! Blocks can be patterned and checked, and what is resident is what has really been written: the host is
+//! asked (`mincore`) and pages are dropped for real (`MADV_DONTNEED`), so that a test of memory measures, and a
+//! gigabyte that nobody touches costs nothing. Where the host lacks either (Miri, larger pages) ranges are
+//! zeroed by hand and count as resident.
+
+#![expect(unsafe_code, reason = "memory by address")]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::os::GRANULE;
+
+/// Bytes that the standard allocator serves from calloc: asked for at a larger alignment they would be zeroed
+/// by hand, and so be resident.
+const PLAIN_ALIGN: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Memory {
+    block: *mut u8,
+    layout: Layout,
+    range: Range<usize>,
+}
+
+// SAFETY: an allocation of ours alone; whoever reads or writes it through its address synchronises as with any
+// other memory.
+unsafe impl Send for Memory {}
+// SAFETY: as above; the methods take care of ranges that their caller owns.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Takes `len` bytes at a multiple of `align`.
+    pub(super) fn new(len: usize, align: usize) -> Self {
+        let layout = Layout::from_size_align(len + align, PLAIN_ALIGN).expect("a space that can exist");
+        // SAFETY: the layout is not of size 0.
+        let block = unsafe { alloc_zeroed(layout) };
+        if block.is_null() {
+            handle_alloc_error(layout);
+        }
+        let start = block.expose_provenance().next_multiple_of(align);
+        let memory = Self { block, layout, range: start..start + len };
+        memory.without_huge_pages();
+        memory
+    }
+
+    pub(super) fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    fn ptr(&self, addr: usize) -> *mut u8 {
+        assert!(self.range.contains(&addr), "{addr:#x} is not of the fake space");
+        std::ptr::with_exposed_provenance_mut(addr)
+    }
+
+    /// One byte written must make one page resident, not 512.
+    fn without_huge_pages(&self) {
+        if !cfg!(miri) {
+            // SAFETY: advice about an allocation of ours.
+            unsafe {
+                libc::madvise(self.ptr(self.range.start).cast(), self.range.len(), libc::MADV_NOHUGEPAGE)
+            };
+        }
+    }
+
+    /// Makes `range` zero, and absent where the host lets us.
+    pub(super) fn drop_pages(&self, range: &Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        let ptr = self.ptr(range.start);
+        // SAFETY: the range is ours, and its owner has given its content up; dropped pages of private anonymous
+        // memory read as zero.
+        if cfg!(miri) || unsafe { libc::madvise(ptr.cast(), range.len(), libc::MADV_DONTNEED) } != 0 {
+            // SAFETY: as above.
+            unsafe { ptr.write_bytes(0, range.len()) };
+        }
+    }
+
+    /// Copies what is resident of `from` to `to`, which is zero.
+    pub(super) fn copy(&self, from: &Range<usize>, to: usize) {
+        self.each_resident(from, |page| {
+            let target = self.ptr(to + (page.start - from.start));
+            // SAFETY: both ranges are ours, do not overlap, and nobody uses them during a move.
+            unsafe { target.copy_from_nonoverlapping(self.ptr(page.start), page.len()) };
+        });
+    }
+
+    /// How many bytes of `range` are resident.
+    pub(super) fn resident(&self, range: &Range<usize>) -> usize {
+        let mut bytes = 0;
+        self.each_resident(range, |page| bytes += page.len());
+        bytes
+    }
+
+    /// Calls `each` with every resident granule of `range`.
+    fn each_resident(&self, range: &Range<usize>, mut each: impl FnMut(Range<usize>)) {
+        const BATCH: usize = 4096;
+        let page = host_page();
+        let mut seen = [0_u8; BATCH];
+        let mut at = range.start;
+        while at < range.end {
+            let part = at..range.end.min(at + BATCH * GRANULE);
+            // SAFETY: the vector has a byte for each granule, and a page of the host is a granule or larger.
+            let told = !cfg!(miri)
+                && unsafe { libc::mincore(self.ptr(at).cast(), part.len(), seen.as_mut_ptr()) } == 0;
+            for granule in part.clone().step_by(GRANULE) {
+                if !told || seen[(granule - at) / page] & 1 == 1 {
+                    each(granule..part.end.min(granule + GRANULE));
+                }
+            }
+            at = part.end;
+        }
+    }
+
+    /// Makes `range` resident by writing every granule of it back as it is.
+    pub(super) fn touch(&self, range: &Range<usize>) {
+        for at in range.clone().step_by(GRANULE) {
+            let byte = self.ptr(at);
+            // SAFETY: an open byte of ours; atomic, since another thread may use the block.
+            let byte = unsafe { AtomicU8::from_ptr(byte) };
+            let before = byte.load(Ordering::Relaxed);
+            // An exchange, since adding nothing may be compiled to a mere read. If it fails, somebody has written.
+            let _ = byte.compare_exchange(before, before, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Fills `range` with `byte`.
+    pub(super) fn fill(&self, range: &Range<usize>, byte: u8) {
+        // SAFETY: a range that no block lies in.
+        unsafe { self.ptr(range.start).write_bytes(byte, range.len()) };
+    }
+
+    /// Whether all of `range` is `byte`.
+    pub(super) fn is_all(&self, range: &Range<usize>, byte: u8) -> bool {
+        // SAFETY: a range inside an allocation of ours that nobody writes now.
+        unsafe { std::slice::from_raw_parts(self.ptr(range.start), range.len()) }.iter().all(|&b| b == byte)
+    }
+}
+
+fn host_page() -> usize {
+    if cfg!(miri) {
+        return GRANULE;
+    }
+    // SAFETY: sysconf only answers.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(GRANULE)
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout, freed once.
+        unsafe { dealloc(self.block, self.layout) };
+    }
+}

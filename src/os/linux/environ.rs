@@ -1,0 +1,75 @@
+//! The environment without std.
+//!
+//! `/proc/self/environ` is read: the environment as it was at `exec`, kept by the kernel, so that no `setenv`
+//! of another thread can pull it away while it is read. The price: what the program sets for itself is not
+//! seen, nor, where the program writes its title over the environment, what it has overwritten. Only where
+//! `/proc` is not mounted is libc's `environ` walked, which is safe before anybody calls `setenv`; the first
+//! allocation, when this runs, is nearly always before `main`.
+
+#![expect(unsafe_code, reason = "libc's environ is a pointer to pointers")]
+
+use core::ffi::{CStr, c_char};
+
+use super::files::File;
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+/// Bytes of one read: the environment passes through this much stack.
+const PIECE: usize = 512;
+
+/// Streams the environment: entries `NAME=VALUE`, a NUL byte after each.
+pub(super) fn stream(each: &mut dyn FnMut(&[u8])) {
+    if kernels(each).is_none() {
+        // An entry may have been cut.
+        each(b"\0");
+        libcs(each);
+    }
+}
+
+/// What the kernel kept; `None` if it could not be read to its end.
+fn kernels(each: &mut dyn FnMut(&[u8])) -> Option<()> {
+    let file = File::open(c"/proc/self/environ")?;
+    let mut piece = [0_u8; PIECE];
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Some(()),
+            n => each(piece.get(..n)?),
+        }
+    }
+}
+
+/// What libc has now.
+fn libcs(each: &mut dyn FnMut(&[u8])) {
+    // SAFETY: `environ` is null or an array of C strings that a null pointer ends (POSIX), and nobody changes it
+    // now, see the head of this file.
+    unsafe {
+        let mut entry = environ;
+        while !entry.is_null() && !(*entry).is_null() {
+            each(CStr::from_ptr(*entry).to_bytes_with_nul());
+            entry = entry.add(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(source: impl FnOnce(&mut dyn FnMut(&[u8]))) -> Vec<Vec<u8>> {
+        let mut bytes = Vec::new();
+        source(&mut |piece| bytes.extend_from_slice(piece));
+        let mut entries: Vec<_> =
+            bytes.split(|&b| b == 0).filter(|e| !e.is_empty()).map(<[u8]>::to_vec).collect();
+        entries.sort();
+        entries
+    }
+
+    #[test]
+    fn the_kernel_and_libc_say_the_same() {
+        let path = entries(stream).into_iter().find(|e| e.starts_with(b"PATH="));
+        assert!(path.is_some());
+        assert_eq!(entries(stream), entries(libcs));
+    }
+}

@@ -1,0 +1,46 @@
+//! What libc is told: whom to call around a `fork`, and how much of its heap to keep.
+
+#![expect(unsafe_code, reason = "calls into libc")]
+
+use super::sys::KeepErrno;
+use crate::error::Errno;
+use crate::os::Outcome;
+
+/// Has `prepare` called before every `fork` of the process, and `parent` or `child` after it, on the thread that
+/// forks. Never undone; the order is that of `pthread_atfork`: `prepare` last registered first, the others first
+/// registered first.
+///
+/// libc keeps the list with its own `malloc`, and holds a lock of its own while it calls them: they must not
+/// register more. They are not called for `vfork`, `clone` and `posix_spawn`, whose children share no memory that
+/// they could harm or only call `exec`.
+pub(crate) fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) -> Outcome {
+    let _keep = KeepErrno::new();
+    // SAFETY: the functions live as long as the process (they are items of this crate), and do not unwind: that
+    // aborts in an `extern "C" fn`.
+    match unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) } {
+        0 => Ok(()),
+        error => Err(Errno(error)),
+    }
+}
+
+/// Has glibc keep up to `trim_threshold` bytes free at the top of its heap, and take `top_pad` bytes more than it
+/// needs whenever it grows; blocks of C code up to `mmap_threshold` come from that heap. Without it, and without ever seeing a large block freed, it gives back and faults
+/// in again at every 128 KiB. All are cut to what an `int` holds. Does nothing on other C libraries.
+///
+/// Any such setting also stops glibc's own tuning of the size from which a block gets a mapping of its own, which
+/// would have risen with the first large block that C code frees: hence the third.
+#[cfg(target_env = "gnu")]
+pub(crate) fn keep_small_top(trim_threshold: usize, top_pad: usize, mmap_threshold: usize) {
+    let _keep = KeepErrno::new();
+    let int = |bytes: usize| i32::try_from(bytes).unwrap_or(i32::MAX);
+    // SAFETY: mallopt takes the lock of glibc's heap itself. A refused setting costs speed alone.
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, int(trim_threshold));
+        libc::mallopt(libc::M_TOP_PAD, int(top_pad));
+        libc::mallopt(libc::M_MMAP_THRESHOLD, int(mmap_threshold));
+    }
+}
+
+/// Does nothing: only glibc has such a heap.
+#[cfg(not(target_env = "gnu"))]
+pub(crate) fn keep_small_top(_trim_threshold: usize, _top_pad: usize, _mmap_threshold: usize) {}

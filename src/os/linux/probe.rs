@@ -1,0 +1,174 @@
+//! What this kernel can do, tried out on a scratch mapping of five pages.
+//!
+//! Why tried and not looked up: sandboxes and emulators answer to Linux's system calls and do something else
+//! (gVisor refuses `MREMAP_DONTUNMAP` and `MADV_FREE` and calls every page resident; older user-mode emulators
+//! accept `MADV_DONTNEED` and keep the content).
+//!
+//! Invariants: only the scratch mapping is touched; its pages stand between inaccessible ones, so that no
+//! VMA of anybody merges with them, nothing faults in beside them, and the kernels with a fault in merging
+//! (see [`unsafe_moves`]) have nothing to merge; a page is read only after it is known to be mapped.
+
+#![expect(unsafe_code, reason = "system calls, and the bytes of the scratch mapping")]
+
+use super::Linux;
+use super::sys::ptr;
+use super::text;
+use crate::os::{Huge, Os};
+
+/// What was found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Abilities {
+    /// `mremap` with `MREMAP_DONTUNMAP` moves the content and leaves zeros.
+    pub(super) moves: bool,
+    /// `mincore` tells a touched page from an untouched one.
+    pub(super) residency: bool,
+    /// `MADV_FREE` is accepted.
+    pub(super) soften: bool,
+    /// `MADV_DONTNEED` is accepted, and leaves the content.
+    pub(super) purge_keeps: bool,
+}
+
+impl Abilities {
+    /// Of a kernel that does not even map a scratch page.
+    const NONE: Self = Self { moves: false, residency: false, soften: false, purge_keeps: false };
+}
+
+/// Where the pages of the scratch mapping are.
+struct Scratch {
+    base: usize,
+    page: usize,
+}
+
+const SCRATCH_PAGES: usize = 5;
+const MARK: u8 = 0xa5;
+
+impl Scratch {
+    fn new(page: usize) -> Option<Self> {
+        let base = Linux.reserve(SCRATCH_PAGES * page, page).ok()?;
+        let scratch = Self { base, page };
+        if scratch.open_all().is_none() {
+            let _ = Linux.unmap(base, SCRATCH_PAGES * page);
+            return None;
+        }
+        Some(scratch)
+    }
+
+    /// The page that is touched, and moved away.
+    fn first(&self) -> usize {
+        self.base + self.page
+    }
+
+    /// The page that is not, and is moved to.
+    fn second(&self) -> usize {
+        self.base + 3 * self.page
+    }
+
+    fn open_all(&self) -> Option<()> {
+        for at in [self.first(), self.second()] {
+            Linux.open(at, self.page).ok()?;
+            // A 64 KiB page is no huge page, but a huge page of several of them might be had.
+            let _ = Linux.advise(at, self.page, Huge::Forbid);
+        }
+        Some(())
+    }
+
+    /// Unmaps everything but the second page, about which see [`moves`].
+    fn unmap_around_second(&self) {
+        let _ = Linux.unmap(self.base, 3 * self.page);
+        let _ = Linux.unmap(self.base + 4 * self.page, self.page);
+    }
+}
+
+fn write(addr: usize, byte: u8) {
+    // SAFETY: an open page of the scratch mapping, which nobody else knows of (O2). Volatile: what the kernel
+    // does to the page is not seen by the compiler.
+    unsafe { ptr(addr).cast::<u8>().write_volatile(byte) }
+}
+
+fn read(addr: usize) -> u8 {
+    // SAFETY: as in `write`.
+    unsafe { ptr(addr).cast::<u8>().read_volatile() }
+}
+
+/// Finds out what the kernel can do.
+pub(super) fn abilities(page: usize) -> Abilities {
+    let Some(scratch) = Scratch::new(page) else { return Abilities::NONE };
+    let (first, second) = (scratch.first(), scratch.second());
+    write(first, MARK);
+    let residency = Linux.resident(first, page) == Some(page) && Linux.resident(second, page) == Some(0);
+    write(second, MARK);
+    let purge_keeps = Linux.madvise_dontneed(second, page).is_ok() && read(second) != 0;
+    let soften = Linux.soften(second, page).is_ok();
+    Abilities { moves: moves(&scratch), residency, soften, purge_keeps }
+}
+
+/// Tries a move, and gives the scratch mapping back.
+fn moves(scratch: &Scratch) -> bool {
+    let (first, second, page) = (scratch.first(), scratch.second(), scratch.page);
+    if Linux.move_pages(first, second, page).is_ok() {
+        let moved = Linux.mapped(first, page)
+            && Linux.mapped(second, page)
+            && read(second) == MARK
+            && read(first) == 0;
+        let _ = Linux.unmap(scratch.base, SCRATCH_PAGES * page);
+        return moved;
+    }
+    scratch.unmap_around_second();
+    // A refused move may have unmapped its target, and somebody may have mapped it since: only a page that we
+    // can plug is ours. Otherwise a page of address space is left behind.
+    if Linux.plug(second, page, Huge::Leave).is_ok() {
+        let _ = Linux.unmap(second, page);
+    }
+    false
+}
+
+/// Whether this kernel release has the use-after-free in `mremap`.
+///
+/// Linux 6.16 began to merge moved anonymous VMAs with unfaulted neighbours (879bca0a2c4f, "mm/vma: fix
+/// incorrectly disallowed anonymous VMA merges") and got the lifetime of their `anon_vma` wrong; "mm/vma: fix
+/// anon_vma UAF on mremap() faulted, unfaulted merge" (CVE-2026-23077) mends it in 6.18.9 and 6.19. Release
+/// candidates of 6.19 may be without it. A distribution that took the fix to an older release is not
+/// recognised: there moving has to be forced.
+pub(super) fn unsafe_moves(release: &[u8]) -> bool {
+    let Some(version) = text::release(release) else { return false };
+    let candidate = release.windows(3).any(|w| w == b"-rc");
+    ([6, 16, 0]..[6, 18, 9]).contains(&version) || (version == [6, 19, 0] && candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_with_the_use_after_free() {
+        for (release, expected) in [
+            ("5.7.0", false),
+            ("6.15.11-arch1", false),
+            ("6.16.0", true),
+            ("6.16.0-rc1", true),
+            ("6.16-rc1", true),
+            ("6.17.13-generic", true),
+            ("6.18.0", true),
+            ("6.18.8-200.fc43.x86_64", true),
+            ("6.18.9", false),
+            ("6.18.44-fc-v669", false),
+            ("6.19.0-rc5", true),
+            ("6.19.0", false),
+            ("6.19.1-rc1", false),
+            ("7.0.0-rc1", false),
+            ("", false),
+            ("gVisor", false),
+        ] {
+            assert_eq!(unsafe_moves(release.as_bytes()), expected, "{release}");
+        }
+    }
+
+    #[test]
+    fn probing_leaves_nothing_behind() {
+        let page = Linux.facts().page;
+        let first = abilities(page);
+        for _ in 0..1000 {
+            assert_eq!(abilities(page), first);
+        }
+    }
+}

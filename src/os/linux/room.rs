@@ -1,0 +1,127 @@
+//! How much memory is left: in every cgroup from ours to the root, and on the host.
+//!
+//! Page cache of files counts as left, since the kernel takes it back before it kills; what is left never
+//! counts swap. Of several limits the one with the smallest share left is given, because that one hurts first.
+//! Never here: what to do about it.
+
+use core::ffi::CStr;
+use core::ops::ControlFlow;
+
+use super::cgroup::{self, Place, Version};
+use super::files;
+use super::text::{file_number, named};
+use crate::os::Room;
+
+/// The scarcest room of all.
+pub(super) fn scarcest() -> Option<Room> {
+    [cgroups(Version::V2), cgroups(Version::V1), host()].into_iter().fold(None, scarcer)
+}
+
+/// The room with the smaller share left; one with no limit is none.
+fn scarcer(a: Option<Room>, b: Option<Room>) -> Option<Room> {
+    match (a, b) {
+        (Some(a), Some(b)) => {
+            let share = |one: Room, other: Room| one.left as u128 * other.limit as u128;
+            // At equal shares the smaller limit is the nearer one.
+            let b_is = share(b, a) < share(a, b) || (share(b, a) == share(a, b) && b.limit < a.limit);
+            Some(if b_is { b } else { a })
+        }
+        (a, b) => a.or(b),
+    }
+}
+
+fn room(limit: usize, used: usize, reclaimable: usize) -> Room {
+    Room { limit, left: limit.saturating_sub(used.saturating_sub(reclaimable)) }
+}
+
+/// The scarcest of our cgroup and its parents.
+fn cgroups(version: Version) -> Option<Room> {
+    let mut place = cgroup::find(version)?;
+    scarcest_above(version, &mut place)
+}
+
+fn scarcest_above(version: Version, place: &mut Place) -> Option<Room> {
+    let mut scarcest = None;
+    loop {
+        let here = match version {
+            Version::V1 => version_1(place),
+            Version::V2 => version_2(place),
+        };
+        scarcest = scarcer(scarcest, here);
+        if !place.up() {
+            return scarcest;
+        }
+    }
+}
+
+/// A file of one number in the cgroup; `None` if it says `max`, is not there or cannot be read.
+fn value(place: &mut Place, name: &[u8]) -> Option<usize> {
+    place.directory.with(name, |path| {
+        let mut buffer = [0; 32];
+        file_number(files::head(path, &mut buffer)?)
+    })
+}
+
+fn version_2(place: &mut Place) -> Option<Room> {
+    let max = value(place, b"/memory.max");
+    // Over `high` the kernel does not kill, but it slows down until nothing moves.
+    let high = value(place, b"/memory.high");
+    let limit = max.into_iter().chain(high).min()?;
+    let used = value(place, b"/memory.current")?;
+    let [inactive, active] = place
+        .directory
+        .with(b"/memory.stat", |path| numbers(path, [b"inactive_file", b"active_file"]))
+        .unwrap_or_default();
+    Some(room(limit, used, reclaimable(inactive, active)))
+}
+
+fn version_1(place: &mut Place) -> Option<Room> {
+    /// Without a limit v1 says the largest number of pages that fits in an `i64`, in bytes.
+    const UNLIMITED: usize = 1 << 62;
+    let own = value(place, b"/memory.limit_in_bytes")?;
+    // What a container cannot see of its parents is told here.
+    let [inherited, inactive, active] = place
+        .directory
+        .with(b"/memory.stat", |path| {
+            numbers(path, [b"hierarchical_memory_limit", b"total_inactive_file", b"total_active_file"])
+        })
+        .unwrap_or_default();
+    let limit = inherited.map_or(own, |inherited| own.min(inherited));
+    if limit >= UNLIMITED {
+        return None;
+    }
+    let used = value(place, b"/memory.usage_in_bytes")?;
+    Some(room(limit, used, reclaimable(inactive, active)))
+}
+
+fn reclaimable(inactive: Option<usize>, active: Option<usize>) -> usize {
+    inactive.unwrap_or(0).saturating_add(active.unwrap_or(0))
+}
+
+/// The host's memory. `MemAvailable` is the kernel's own estimate; before Linux 3.14 there was none.
+fn host() -> Option<Room> {
+    const KIB: usize = 1 << 10;
+    let [total, available, free, buffers, cached] =
+        numbers(c"/proc/meminfo", [b"MemTotal:", b"MemAvailable:", b"MemFree:", b"Buffers:", b"Cached:"])?;
+    let guess = || Some(free?.saturating_add(buffers?).saturating_add(cached?));
+    let limit = total?.checked_mul(KIB)?;
+    let left = available.or_else(guess)?.checked_mul(KIB)?;
+    Some(Room { limit, left: left.min(limit) })
+}
+
+/// The numbers of lines `name number`, each as it first appears; `None` if the file cannot be read.
+fn numbers<const N: usize>(path: &CStr, names: [&[u8]; N]) -> Option<[Option<usize>; N]> {
+    let mut found = [None; N];
+    files::lines(path, &mut |line| {
+        for (place, name) in found.iter_mut().zip(names) {
+            if place.is_none() {
+                *place = named(line, name).and_then(|n| usize::try_from(n).ok());
+            }
+        }
+        if found.iter().all(Option::is_some) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests;
