@@ -33,7 +33,15 @@ pub(crate) enum Obstacle {
     LockedMemory { needed: usize, allowed: usize },
     /// `vm.overcommit_memory`, as the host has it.
     Overcommit { mode: u8 },
+    /// A call that protects a secret, and that the caller insisted on.
+    Measure { call: &'static str },
+    /// The kernel gave no random bytes (`getrandom`).
+    Entropy,
 }
+
+/// How a host lets a process lock more memory.
+pub(crate) const RAISE_MEMLOCK: &str = "raise it with `ulimit -l`, `LimitMEMLOCK=` (systemd) or \
+                                        `--ulimit memlock=` (containers), or grant CAP_IPC_LOCK";
 
 /// The kernel refused to map memory, or the size asked for cannot exist.
 ///
@@ -86,14 +94,23 @@ impl fmt::Display for MapFailed {
             }
             Obstacle::LockedMemory { needed, allowed } => write!(
                 f,
-                "{}; RLIMIT_MEMLOCK (ulimit -l): needed {needed} bytes, allowed {allowed}",
+                "{}; RLIMIT_MEMLOCK (ulimit -l): needed {needed} bytes, allowed {allowed}; {RAISE_MEMLOCK}",
                 self.errno
             ),
             Obstacle::Overcommit { mode } => {
                 write!(f, "{}; vm.overcommit_memory is {mode}", self.errno)
             }
+            Obstacle::Measure { call } => write!(f, "{call} was refused: {}", self.errno),
+            Obstacle::Entropy => write!(f, "getrandom gave no bytes: {}", self.errno),
         }
     }
 }
 
 impl std::error::Error for MapFailed {}
+
+/// So that `?` works in code that reads secrets from files.
+impl From<MapFailed> for std::io::Error {
+    fn from(failed: MapFailed) -> Self {
+        Self::other(failed)
+    }
+}

@@ -15,7 +15,7 @@ mod limits;
 mod path;
 mod probe;
 mod room;
-mod sys;
+pub(super) mod sys;
 mod text;
 mod vma;
 

@@ -13,7 +13,9 @@ use crate::sync::Park;
 
 #[cfg(all(test, not(loom)))]
 pub(crate) mod fake;
+pub(crate) mod fork;
 mod linux;
+pub(crate) mod private;
 mod settings;
 
 pub(crate) use linux::{Limit, Linux, at_fork, die, keep_small_top, overcommit_mode, resident_bytes};

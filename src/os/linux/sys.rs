@@ -9,10 +9,10 @@ use crate::error::Errno;
 use crate::os::Outcome;
 
 /// Puts `errno` back when dropped, so that no caller of the allocator sees it change.
-pub(super) struct KeepErrno(i32);
+pub(in crate::os) struct KeepErrno(i32);
 
 impl KeepErrno {
-    pub(super) fn new() -> Self {
+    pub(in crate::os) fn new() -> Self {
         Self(errno())
     }
 }
@@ -25,13 +25,13 @@ impl Drop for KeepErrno {
 }
 
 /// What the last failing call of this thread said.
-pub(super) fn errno() -> i32 {
+pub(in crate::os) fn errno() -> i32 {
     // SAFETY: libc gives each thread a valid, readable errno (O1).
     unsafe { *libc::__errno_location() }
 }
 
 /// The outcome of a call that answers 0 or -1.
-pub(super) fn outcome(ret: i32) -> Outcome {
+pub(in crate::os) fn outcome(ret: i32) -> Outcome {
     if ret == 0 { Ok(()) } else { Err(Errno(errno())) }
 }
 

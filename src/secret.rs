@@ -1,1 +1,0 @@
-//! Buffers for secrets. (First form.)

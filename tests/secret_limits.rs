@@ -1,0 +1,165 @@
+//! `RLIMIT_MEMLOCK` in both policies, as an ordinary process meets it.
+
+#[path = "secret_support/child.rs"]
+mod child;
+#[path = "secret_support/memlock.rs"]
+mod memlock;
+#[path = "secret_support/page.rs"]
+mod page;
+#[path = "secret_support/privilege.rs"]
+mod privilege;
+#[path = "secret_support/skip.rs"]
+mod skip;
+#[path = "secret_support/succeeded.rs"]
+mod succeeded;
+
+use memlock::limit_locked_memory;
+use page::page;
+use privilege::give_up_privilege;
+use zk_nalloc::secret::{Measure, Policy, Protection, State};
+use zk_nalloc::{MapFailed, SecretBuf, SecretPool};
+
+const STRICT: Protection = Protection::standard().with_policy(Policy::Strict);
+
+/// Runs `body` in an ordinary process that may lock `bytes` bytes.
+fn limited(test: &str, bytes: u64, body: impl FnOnce()) {
+    let limited = || {
+        give_up_privilege();
+        if !limit_locked_memory(bytes) {
+            return skip::skip(test, "the hard limit of locked memory is lower");
+        }
+        body();
+    };
+    child::child(test, "limited", limited, succeeded::succeeded);
+}
+
+fn assert_names_the_limit(refused: &MapFailed, needed: usize, allowed: usize) {
+    let text = refused.to_string();
+    for part in [
+        format!("RLIMIT_MEMLOCK (ulimit -l): needed {needed} bytes, allowed {allowed}"),
+        "LimitMEMLOCK=".to_owned(),
+        "CAP_IPC_LOCK".to_owned(),
+    ] {
+        assert!(text.contains(&part), "{text}");
+    }
+}
+
+#[test]
+fn nothing_may_be_locked() {
+    limited("nothing_may_be_locked", 0, || {
+        for len in [0, 1, page(), 100_000] {
+            let pages = len.max(1).next_multiple_of(page());
+            let refused = SecretBuf::with_protection(len, STRICT).unwrap_err();
+            assert_names_the_limit(&refused, pages, 0);
+            assert_eq!(refused.os_error(), libc::EPERM);
+            assert_eq!(refused.requested(), len);
+
+            let mut secret = SecretBuf::new(len).unwrap();
+            secret.as_mut_slice().fill(1);
+            let State::Refused(why) = secret.status().get(Measure::MemoryLock) else { panic!("locked") };
+            assert_eq!(why.os_error(), libc::EPERM);
+            assert_eq!((why.locked_bytes_needed(), why.locked_bytes_allowed()), (Some(pages), Some(0)));
+            assert!(why.to_string().contains("RLIMIT_MEMLOCK"), "{why}");
+            assert!(!secret.status().all_in_force());
+            for (measure, state) in secret.status().iter() {
+                assert!(measure == Measure::MemoryLock || !matches!(state, State::Refused(_)), "{measure:?}");
+            }
+
+            let unlocked = STRICT.without(Measure::MemoryLock);
+            assert!(SecretBuf::with_protection(len, unlocked).unwrap().status().all_in_force());
+        }
+        let refused = SecretPool::with_protection(STRICT).secret(32).unwrap_err();
+        assert_names_the_limit(&refused, page(), 0);
+        let pool = SecretPool::new();
+        let secrets: Vec<_> = (0..1000).map(|_| pool.random(32).unwrap()).collect();
+        assert!(secrets.iter().all(|s| matches!(s.status().get(Measure::MemoryLock), State::Refused(_))));
+    });
+}
+
+#[test]
+fn the_limit_counts_what_is_locked_already() {
+    let limit = 16 * page();
+    limited("the_limit_counts_what_is_locked_already", limit as u64, || {
+        let first = SecretBuf::with_protection(10 * page(), STRICT).unwrap();
+        let refused = SecretBuf::with_protection(7 * page(), STRICT).unwrap_err();
+        assert_eq!(refused.os_error(), libc::ENOMEM);
+        assert_names_the_limit(&refused, 17 * page(), limit);
+        let second = SecretBuf::with_protection(6 * page(), STRICT).unwrap();
+        drop(first);
+        drop(SecretBuf::with_protection(10 * page(), STRICT).unwrap());
+        drop(second);
+        for _ in 0..100 {
+            drop(SecretBuf::with_protection(limit, STRICT).unwrap());
+        }
+    });
+}
+
+#[test]
+fn a_limit_that_changes_meanwhile() {
+    limited("a_limit_that_changes_meanwhile", 8 * page() as u64, || {
+        let early = SecretBuf::with_protection(4 * page(), STRICT).unwrap();
+        assert!(limit_locked_memory(0));
+        assert!(SecretBuf::with_protection(1, STRICT).is_err());
+        assert_eq!(early.status().get(Measure::MemoryLock), State::InForce, "what is locked stays locked");
+        assert!(limit_locked_memory(8 * page() as u64));
+        assert!(SecretBuf::with_protection(4 * page(), STRICT).unwrap().status().all_in_force());
+    });
+}
+
+#[test]
+fn ten_thousand_pooled_secrets_under_eight_mebibytes() {
+    const LIMIT: usize = 8 << 20;
+    limited("ten_thousand_pooled_secrets_under_eight_mebibytes", LIMIT as u64, || {
+        for protection in [STRICT, Protection::sealed().with_policy(Policy::Strict)] {
+            for len in [16, 32, 64, 500] {
+                let pool = SecretPool::with_protection(protection);
+                let secrets: Vec<_> = (0..10_000_u32)
+                    .map(|n| {
+                        let mut secret = pool.secret(len).unwrap();
+                        secret.expose_mut(|bytes| bytes[..4].copy_from_slice(&n.to_ne_bytes()));
+                        secret
+                    })
+                    .collect();
+                assert!(pool.page_bytes() <= LIMIT);
+                assert!((0..10_000_u32).zip(&secrets).all(|(n, s)| s.expose(|b| b[..4] == n.to_ne_bytes())));
+                assert!(secrets.iter().all(|secret| secret.status().all_in_force()));
+            }
+        }
+        let own: Vec<_> = (0..).map_while(|_| SecretBuf::with_protection(32, STRICT).ok()).collect();
+        assert_eq!(own.len(), LIMIT / page(), "on pages of their own the limit holds far fewer");
+    });
+}
+
+#[test]
+fn a_pool_locks_what_is_left_of_the_limit() {
+    // Chunks of 1, 2 and 4 pages; the next one would be 8 and has to do with what is left.
+    limited("a_pool_locks_what_is_left_of_the_limit", 10 * page() as u64, || {
+        let pool = SecretPool::with_protection(STRICT);
+        let secrets: Vec<_> = (0..).map_while(|_| pool.secret(32).ok()).collect();
+        assert_eq!(pool.page_bytes(), 10 * page());
+        assert_eq!(secrets.len(), 10 * page() / 64);
+        drop(secrets);
+        assert_eq!((0..1000).map_while(|_| pool.secret(32).ok()).count(), 1000, "dropped ones make room");
+    });
+}
+
+#[test]
+fn secret_memory_of_the_kernel_counts_too() {
+    const TEST: &str = "secret_memory_of_the_kernel_counts_too";
+    limited(TEST, 4 * page() as u64, || {
+        let protection = STRICT.with_memfd_secret().without(Measure::WipeOnFork);
+        match SecretBuf::with_protection(page(), protection) {
+            Err(refused) if refused.os_error() != libc::EAGAIN => {
+                return skip::skip(TEST, &format!("memfd_secret: {refused}"));
+            }
+            made => drop(made.unwrap()),
+        }
+        // Two pages more for the guards.
+        let refused = SecretBuf::with_protection(3 * page(), protection).unwrap_err();
+        assert_names_the_limit(&refused, 5 * page(), 4 * page());
+        let best =
+            SecretBuf::with_protection(3 * page(), protection.with_policy(Policy::BestEffort)).unwrap();
+        assert!(matches!(best.status().get(Measure::MemfdSecret), State::Refused(_)));
+        assert_eq!(best.status().get(Measure::MemoryLock), State::InForce, "ordinary pages, locked, instead");
+    });
+}
