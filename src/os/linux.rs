@@ -11,10 +11,10 @@ use crate::sync::{Park, atomic::AtomicU32};
 pub(crate) struct Linux;
 
 /// Puts `errno` back when dropped, so that no caller of the allocator sees it change.
-struct KeepErrno(i32);
+pub(super) struct KeepErrno(i32);
 
 impl KeepErrno {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(errno())
     }
 }

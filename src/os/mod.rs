@@ -12,7 +12,9 @@ use crate::error::Errno;
 use crate::sync::Park;
 
 mod linux;
+mod obstacle;
 pub(crate) use linux::Linux;
+pub(crate) use obstacle::{Asked, refused};
 
 /// The unit in which the page heap cuts memory, in bytes: 4 KiB on every kernel, whatever its page size.
 pub(crate) const GRANULE: usize = 4 << 10;
