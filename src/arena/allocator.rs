@@ -27,12 +27,16 @@ fn end(block: NonNull<u8>, layout: Layout) -> usize {
     block.addr().get() + footprint(layout.size())
 }
 
+fn try_place(source: &impl Source, layout: Layout) -> Result<NonNull<u8>, Exhausted> {
+    source.or_try_slow(source.bump(layout), layout)
+}
+
 fn allocate(source: &impl Source, layout: Layout) -> Result<NonNull<[u8]>, Exhausted> {
-    source.try_place(layout).map(|block| sized(block, layout))
+    try_place(source, layout).map(|block| sized(block, layout))
 }
 
 fn allocate_zeroed(source: &impl Source, layout: Layout) -> Result<NonNull<[u8]>, Exhausted> {
-    let block = source.try_place(layout)?;
+    let block = try_place(source, layout)?;
     if layout.size() != 0 {
         let dirty = source.arena().dirty_len(block.as_ptr(), layout.size());
         // SAFETY: the block is ours (R11) and longer than `dirty`.
@@ -62,8 +66,12 @@ fn lengthen(source: &impl Source, from: usize, to: usize) -> bool {
     if let Some(window) = source.window()
         && window.get().0.addr() == from
     {
-        return window.move_end(from, to)
-            || (source.arena().widen_slow(window, to) && window.move_end(from, to));
+        if window.move_end(from, to) {
+            return true;
+        }
+        let widened = source.arena().widen_slow(window, to);
+        source.window_moved();
+        return widened && window.move_end(from, to);
     }
     source.arena().extend_slow(from, to)
 }
@@ -87,7 +95,7 @@ unsafe fn grow(
         let whole = source.arena().map.at(block.addr().get());
         return Ok(sized(NonNull::new(whole).unwrap_or(block), new));
     }
-    let moved = source.try_place(new)?;
+    let moved = try_place(source, new)?;
     // SAFETY: both blocks are as long as the old one, belong to the caller, and are two (R11).
     unsafe { moved.copy_from_nonoverlapping(block, old.size()) };
     deallocate(source, block, old);
@@ -128,7 +136,7 @@ unsafe fn shrink(
     new: Layout,
 ) -> Result<NonNull<[u8]>, Exhausted> {
     if !block.addr().get().is_multiple_of(new.align()) {
-        let moved = source.try_place(new)?;
+        let moved = try_place(source, new)?;
         // SAFETY: both blocks are as long as the new one, belong to the caller, and are two (R11).
         unsafe { moved.copy_from_nonoverlapping(block, new.size()) };
         deallocate(source, block, old);

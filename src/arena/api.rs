@@ -14,17 +14,23 @@ use core::ptr::NonNull;
 use super::place::{self, Source};
 use super::{Arena, Exhausted, Scope, Worker, Zeroable};
 
-/// Calls a function of `place` with the way to get a block that cannot fail, or with the one that can.
+/// Calls a function of `place` with the way to get a block (`bump` or `bump_fixed`) that cannot fail, or with the one
+/// that can.
 macro_rules! placed {
-    (try $source:expr, $function:ident $(, $argument:expr)*) => {
+    (try $source:expr, $bump:ident, $function:ident $(, $argument:expr)*) => {
         // SAFETY: a block lives until the arena is reset, rewound or dropped (R11), and none of these can be before
         // the end of the lifetime in the signature (R10). What is not dirty is zero (R9).
-        unsafe { place::$function(|layout| $source.try_place(layout) $(, $argument)*) }
+        unsafe {
+            place::$function(|layout| $source.or_try_slow($source.$bump(layout), layout) $(, $argument)*)
+        }
     };
-    ($source:expr, $function:ident $(, $argument:expr)*) => {{
+    ($source:expr, $bump:ident, $function:ident $(, $argument:expr)*) => {{
         // SAFETY: as above.
         let Ok(placed) = (unsafe {
-            place::$function(|layout| Ok::<_, Infallible>($source.place(layout)) $(, $argument)*)
+            place::$function(
+                |layout| Ok::<_, Infallible>($source.or_slow($source.$bump(layout), layout))
+                $(, $argument)*
+            )
         });
         placed
     }};
@@ -58,7 +64,7 @@ macro_rules! allocation_methods {
         #[track_caller]
         #[expect(clippy::mut_from_ref, reason = "every call gives another block")]
         pub fn alloc<$($own,)? T>(&$($own)? self, value: T) -> &$a mut T {
-            placed!(self, value, || value)
+            placed!(self, bump_fixed, value, || value)
         }
 
         /// Moves `value` into the arena.
@@ -75,7 +81,7 @@ macro_rules! allocation_methods {
         #[inline(always)]
         #[expect(clippy::mut_from_ref, reason = "every call gives another block")]
         pub fn try_alloc<$($own,)? T>(&$($own)? self, value: T) -> Result<&$a mut T, Exhausted> {
-            placed!(try self, value, || value)
+            placed!(try self, bump_fixed, value, || value)
         }
 
         /// Makes a value in its place in the arena: what is large need not be moved there.
@@ -95,7 +101,7 @@ macro_rules! allocation_methods {
         #[track_caller]
         #[expect(clippy::mut_from_ref, reason = "every call gives another block")]
         pub fn alloc_with<$($own,)? T>(&$($own)? self, make: impl FnOnce() -> T) -> &$a mut T {
-            placed!(self, value, make)
+            placed!(self, bump_fixed, value, make)
         }
 
         /// Makes a value in its place in the arena, as [`alloc_with`](Self::alloc_with) does.
@@ -114,7 +120,7 @@ macro_rules! allocation_methods {
             &$($own)? self,
             make: impl FnOnce() -> T,
         ) -> Result<&$a mut T, Exhausted> {
-            placed!(try self, value, make)
+            placed!(try self, bump_fixed, value, make)
         }
 
         /// Allocates `n` values without initialising them.
@@ -134,7 +140,7 @@ macro_rules! allocation_methods {
         #[track_caller]
         #[expect(clippy::mut_from_ref, reason = "every call gives another block")]
         pub fn alloc_array<$($own,)? T>(&$($own)? self, n: usize) -> &$a mut [MaybeUninit<T>] {
-            placed!(self, uninit, n)
+            placed!(self, bump, uninit, n)
         }
 
         /// Allocates `n` values without initialising them.
@@ -154,7 +160,7 @@ macro_rules! allocation_methods {
             &$($own)? self,
             n: usize,
         ) -> Result<&$a mut [MaybeUninit<T>], Exhausted> {
-            placed!(try self, uninit, n)
+            placed!(try self, bump, uninit, n)
         }
 
         /// Allocates `n` values that are zero, writing only what was in use before: fresh pages are zero already.
@@ -171,7 +177,7 @@ macro_rules! allocation_methods {
         #[track_caller]
         #[expect(clippy::mut_from_ref, reason = "every call gives another block")]
         pub fn alloc_zeroed<$($own,)? T: Zeroable>(&$($own)? self, n: usize) -> &$a mut [T] {
-            placed!(self, zeroed, |at, len| self.arena().dirty_len(at, len), n)
+            placed!(self, bump, zeroed, |at, len| self.arena().dirty_len(at, len), n)
         }
 
         /// Allocates `n` values that are zero, as [`alloc_zeroed`](Self::alloc_zeroed) does.
@@ -190,7 +196,7 @@ macro_rules! allocation_methods {
             &$($own)? self,
             n: usize,
         ) -> Result<&$a mut [T], Exhausted> {
-            placed!(try self, zeroed, |at, len| self.arena().dirty_len(at, len), n)
+            placed!(try self, bump, zeroed, |at, len| self.arena().dirty_len(at, len), n)
         }
 
         /// Copies a slice into the arena.
@@ -207,7 +213,7 @@ macro_rules! allocation_methods {
         #[track_caller]
         #[expect(clippy::mut_from_ref, reason = "every call gives another block")]
         pub fn alloc_slice_copy<$($own,)? T: Copy>(&$($own)? self, values: &[T]) -> &$a mut [T] {
-            placed!(self, copied, values)
+            placed!(self, bump, copied, values)
         }
 
         /// Copies a slice into the arena.
@@ -225,7 +231,7 @@ macro_rules! allocation_methods {
             &$($own)? self,
             values: &[T],
         ) -> Result<&$a mut [T], Exhausted> {
-            placed!(try self, copied, values)
+            placed!(try self, bump, copied, values)
         }
 
         /// Makes `n` values in their places, from their indices.
@@ -249,7 +255,7 @@ macro_rules! allocation_methods {
             n: usize,
             make: impl FnMut(usize) -> T,
         ) -> &$a mut [T] {
-            placed!(self, filled, n, make)
+            placed!(self, bump, filled, n, make)
         }
 
         /// Makes `n` values in their places, as [`alloc_slice_fill_with`](Self::alloc_slice_fill_with) does.
@@ -269,7 +275,7 @@ macro_rules! allocation_methods {
             n: usize,
             make: impl FnMut(usize) -> T,
         ) -> Result<&$a mut [T], Exhausted> {
-            placed!(try self, filled, n, make)
+            placed!(try self, bump, filled, n, make)
         }
 
         /// Moves what an iterator yields into the arena: as many values as it says it has, or as many as there are
@@ -291,7 +297,7 @@ macro_rules! allocation_methods {
         where
             I: IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
         {
-            placed!(self, collected, values.into_iter())
+            placed!(self, bump, collected, values.into_iter())
         }
 
         /// Moves what an iterator yields into the arena, as [`alloc_slice_fill_iter`](Self::alloc_slice_fill_iter)
@@ -314,7 +320,7 @@ macro_rules! allocation_methods {
         where
             I: IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
         {
-            placed!(try self, collected, values.into_iter())
+            placed!(try self, bump, collected, values.into_iter())
         }
 
         /// Allocates memory of a layout, not initialised. It is freed with the arena's other memory.
@@ -332,7 +338,7 @@ macro_rules! allocation_methods {
         #[inline(always)]
         #[track_caller]
         pub fn alloc_layout(&self, layout: Layout) -> NonNull<u8> {
-            self.place(layout)
+            self.or_slow(self.bump(layout), layout)
         }
 
         /// Allocates memory of a layout, not initialised.
@@ -348,7 +354,7 @@ macro_rules! allocation_methods {
         /// ```
         #[inline(always)]
         pub fn try_alloc_layout(&self, layout: Layout) -> Result<NonNull<u8>, Exhausted> {
-            self.try_place(layout)
+            self.or_try_slow(self.bump(layout), layout)
         }
     };
 }

@@ -29,23 +29,39 @@ pub(super) trait Source {
     /// Hands out a block that the window had no room for; not of size zero.
     fn find_slow(&self, layout: Layout) -> Result<NonNull<u8>, Exhausted>;
 
-    /// Hands out a block.
+    /// Takes note that the limit of the window has changed.
+    #[cfg(any(feature = "allocator-api2", feature = "nightly"))]
+    fn window_moved(&self) {}
+
+    /// Hands out a block from the window.
     #[inline(always)]
-    fn try_place(&self, layout: Layout) -> Result<NonNull<u8>, Exhausted> {
-        match self.window().and_then(|window| window.bump(layout)) {
+    fn bump(&self, layout: Layout) -> Option<NonNull<u8>> {
+        self.window()?.bump(layout)
+    }
+
+    /// Hands out a block from the window, of a layout that is known when this is compiled.
+    #[inline(always)]
+    fn bump_fixed(&self, layout: Layout) -> Option<NonNull<u8>> {
+        self.bump(layout)
+    }
+
+    /// Hands out a block, after `bumped` was tried.
+    #[inline(always)]
+    fn or_try_slow(&self, bumped: Option<NonNull<u8>>, layout: Layout) -> Result<NonNull<u8>, Exhausted> {
+        match bumped {
             Some(block) => Ok(block),
             None => self.try_place_slow(layout),
         }
     }
 
-    /// Hands out a block.
+    /// Hands out a block, after `bumped` was tried.
     ///
     /// # Panics
     /// Where none is left.
     #[inline(always)]
     #[track_caller]
-    fn place(&self, layout: Layout) -> NonNull<u8> {
-        match self.window().and_then(|window| window.bump(layout)) {
+    fn or_slow(&self, bumped: Option<NonNull<u8>>, layout: Layout) -> NonNull<u8> {
+        match bumped {
             Some(block) => block,
             None => self.place_slow(layout),
         }

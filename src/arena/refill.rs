@@ -71,8 +71,23 @@ impl Source for Arena {
 
     #[inline(always)]
     fn window(&self) -> Option<&Window> {
-        // Relaxed: the number is ours only if we wrote it, or who held the arena exclusively before us (R7).
-        (self.owner.load(Relaxed) == owner::current()).then_some(&self.window.0)
+        // Relaxed: the tag is ours only if we wrote it, or who held the arena exclusively before us (R7).
+        (self.owner.load(Relaxed) == owner::current()).then_some(&self.window.0.0)
+    }
+
+    #[inline(always)]
+    fn bump_fixed(&self, layout: Layout) -> Option<NonNull<u8>> {
+        // Both are known when this is compiled.
+        if layout.size() > owner::BLOCK_MAX / 2 || layout.align() > owner::BLOCK_MAX / 2 {
+            return None;
+        }
+        let (window, key) = &self.window.0;
+        window.bump_if(layout, |end| key.fits(end))
+    }
+
+    #[cfg(any(feature = "allocator-api2", feature = "nightly"))]
+    fn window_moved(&self) {
+        self.set_key();
     }
 
     fn find_slow(&self, layout: Layout) -> Result<NonNull<u8>, Exhausted> {
@@ -82,10 +97,11 @@ impl Source for Arena {
             Ok(_) => me,
             Err(owner) => owner,
         };
-        if owner == me {
-            self.refill_slow(&self.window.0, self.refill, 1, layout)
-        } else {
-            self.take_slow(layout)
+        if owner != me || me == owner::NEW {
+            return self.take_slow(layout);
         }
+        let block = self.refill_slow(&self.window.0.0, self.refill, 1, layout);
+        self.set_key();
+        block
     }
 }

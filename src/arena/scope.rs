@@ -9,8 +9,10 @@
 //! mark. A handle or checkpoint that is forgotten gives memory back later, never earlier.
 //! Never here: `Clone`, and any `&Arena` that lives longer than a borrow of its scope.
 
+use core::alloc::Layout;
 use core::marker::PhantomData;
 use core::ops::Deref;
+use core::ptr::NonNull;
 
 use super::Arena;
 use super::core::Mark;
@@ -211,7 +213,17 @@ impl Source for Scope<'_, '_> {
         self.arena.window()
     }
 
-    fn find_slow(&self, layout: core::alloc::Layout) -> Result<core::ptr::NonNull<u8>, Exhausted> {
+    #[inline(always)]
+    fn bump_fixed(&self, layout: Layout) -> Option<NonNull<u8>> {
+        self.arena.bump_fixed(layout)
+    }
+
+    #[cfg(any(feature = "allocator-api2", feature = "nightly"))]
+    fn window_moved(&self) {
+        self.arena.set_key();
+    }
+
+    fn find_slow(&self, layout: Layout) -> Result<NonNull<u8>, Exhausted> {
         self.arena.find_slow(layout)
     }
 }

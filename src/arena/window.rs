@@ -8,6 +8,8 @@
 //! between them; R4, only one thread at a time calls anything here but `get`.
 //! Never here: getting a window. See `refill`.
 
+#![expect(unsafe_code, reason = "a pointer known not to be null, on the hot path")]
+
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
@@ -59,16 +61,23 @@ impl Window {
     /// Hands out a block, or `None` where it does not fit.
     #[inline(always)]
     pub(super) fn bump(&self, layout: Layout) -> Option<NonNull<u8>> {
+        self.bump_if(layout, |end| end <= self.limit.load(Relaxed).addr())
+    }
+
+    /// Hands out a block if one that ends at the address given to `fits` lies in the window, and the window is
+    /// the caller's.
+    #[inline(always)]
+    pub(super) fn bump_if(&self, layout: Layout, fits: impl FnOnce(usize) -> bool) -> Option<NonNull<u8>> {
         let cursor = self.cursor.load(Relaxed);
         let start = cursor.map_addr(|addr| aligned(addr, layout.align()));
         // Cannot overflow: an address is below 2^57 and a size with its alignment at most 2^63.
         let end = start.wrapping_add(footprint(layout.size()));
-        if end.addr() > self.limit.load(Relaxed).addr() {
+        if !fits(end.addr()) {
             return None;
         }
         self.cursor.store(end, Relaxed);
-        // The cursor lies in a mapping (R3), so it is not null; the check is gone after inlining.
-        NonNull::new(start)
+        // SAFETY: the cursor lies in a mapping (R3), of which no byte is at address zero, and aligning went up.
+        Some(unsafe { NonNull::new_unchecked(start) })
     }
 
     /// Moves the cursor from `end`, where the last block ends, to `to`. `false`, and nothing done, where the last
