@@ -1,7 +1,8 @@
 //! Graphs of nodes that refer to one another: building one, and a depth-first search over it.
 //!
-//! Every node has four neighbours chosen at random from a seed, so that almost every step of the search misses the
-//! caches; what differs between arenas is where nodes lie and in which pages.
+//! Every node has four neighbours chosen at random from a seed: anywhere, where almost every step misses the caches
+//! whatever the arena; or within 2^18 nodes, as gates refer to gates made not long before. What differs between
+//! arenas is where nodes lie and in which pages. A node is marked when it is visited, as in any textbook.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -22,26 +23,26 @@ impl Node<'_> {
     }
 }
 
-fn link<'a>(nodes: &[&'a Node<'a>]) {
+/// How far away a neighbour may be, in nodes.
+const NEAR: usize = 1 << 18;
+
+fn link<'a>(nodes: &[&'a Node<'a>], reach: usize) {
     let mut random = Random(42);
-    for node in nodes {
+    for (i, node) in nodes.iter().enumerate() {
+        let (first, last) = (i.saturating_sub(reach), i.saturating_add(reach).min(nodes.len()));
         for neighbour in &node.neighbours {
-            neighbour.set(Some(nodes[random.below(nodes.len())]));
+            neighbour.set(Some(nodes[first + random.below(last - first)]));
         }
     }
 }
 
 fn search<'a>(first: &'a Node<'a>, mark: u32, stack: &mut Vec<&'a Node<'a>>) -> u64 {
     let mut sum = 0;
-    first.seen.set(mark);
     stack.push(first);
     while let Some(node) = stack.pop() {
-        sum += u64::from(node.value);
-        for neighbour in node.neighbours.iter().filter_map(Cell::get) {
-            if neighbour.seen.get() != mark {
-                neighbour.seen.set(mark);
-                stack.push(neighbour);
-            }
+        if node.seen.replace(mark) != mark {
+            sum += u64::from(node.value);
+            stack.extend(node.neighbours.iter().filter_map(Cell::get));
         }
     }
     sum
@@ -49,10 +50,10 @@ fn search<'a>(first: &'a Node<'a>, mark: u32, stack: &mut Vec<&'a Node<'a>>) -> 
 
 /// Builds a graph of `$n` nodes in `$arena` for `$body`.
 macro_rules! with_graph {
-    ($arena:expr, $n:expr, |$nodes:ident| $body:expr) => {{
+    ($arena:expr, $n:expr, $reach:expr, |$nodes:ident| $body:expr) => {{
         let arena = $arena;
         let $nodes: Vec<&Node<'_>> = (0..$n).map(|i| &*arena.alloc(Node::new(i))).collect();
-        link(&$nodes);
+        link(&$nodes, $reach);
         $body
     }};
 }
@@ -77,10 +78,10 @@ macro_rules! build {
 
 /// Seconds of searches over a graph that was made and searched once before the clock starts.
 macro_rules! walk {
-    ($name:literal, $arena:expr, $n:expr) => {{
-        let n = $n;
+    ($name:literal, $arena:expr, $n:expr, $reach:expr) => {{
+        let (n, reach) = ($n, $reach);
         let time = move || {
-            with_graph!($arena, n, |nodes| {
+            with_graph!($arena, n, reach, |nodes| {
                 let mut stack = Vec::with_capacity(n);
                 black_box(search(nodes[0], 1, &mut stack));
                 seconds(|| {
@@ -114,13 +115,16 @@ pub fn run() {
         ];
         row(&n.to_string(), 1e9 / (n * repeats(n)) as f64, turns(n), "typed-arena", &mut ways);
     }
-    head("Graph: depth-first search", "ns a node", "typed-arena");
-    for n in SIZES {
-        let mut ways: [Way<'_>; 3] = [
-            walk!("zk-nalloc", zk_nalloc::TypedArena::new(), n),
-            walk!("typed-arena", typed_arena::Arena::new(), n),
-            walk!("bumpalo", bumpalo::Bump::new(), n),
-        ];
-        row(&n.to_string(), 1e9 / (n * repeats(n)) as f64, turns(n), "typed-arena", &mut ways);
+    for (reach, where_to) in [(usize::MAX, "anywhere"), (NEAR, "within 2^18 nodes")] {
+        let what = format!("Graph: depth-first search, neighbours {where_to}");
+        head(&what, "ns a node", "typed-arena");
+        for n in SIZES.into_iter().filter(|&n| n > NEAR || reach == usize::MAX) {
+            let mut ways: [Way<'_>; 3] = [
+                walk!("zk-nalloc", zk_nalloc::TypedArena::new(), n, reach),
+                walk!("typed-arena", typed_arena::Arena::new(), n, reach),
+                walk!("bumpalo", bumpalo::Bump::new(), n, reach),
+            ];
+            row(&n.to_string(), 1e9 / (n * repeats(n)) as f64, turns(n), "typed-arena", &mut ways);
+        }
     }
 }
