@@ -30,7 +30,7 @@ fn capacity_is_used_to_the_last_byte_and_is_a_hard_bound() {
     assert_eq!((arena.remaining(), arena.used()), (0, PAGE));
     let error = arena.try_alloc(1_u8).unwrap_err();
     assert_eq!((error.requested(), error.remaining()), (1, 0));
-    assert!(unwinds(|| drop(arena.alloc(1_u8))));
+    assert!(unwinds(|| _ = arena.alloc(1_u8)));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn absurd_sizes_are_refused_and_change_nothing() {
         assert!(arena.try_alloc_array::<u64>(n).is_err());
         assert!(arena.try_alloc_zeroed::<u64>(n).is_err());
         assert!(arena.try_alloc_slice_fill_with(n, |_| 1_u64).is_err());
-        assert!(unwinds(|| drop(arena.alloc_array::<u64>(n))));
+        assert!(unwinds(|| _ = arena.alloc_array::<u64>(n)));
     }
     for align in [1_usize << 40, 1 << 61, 1 << 62] {
         let layout = Layout::from_size_align(1, align).unwrap();
@@ -136,7 +136,7 @@ fn closures_may_allocate_from_the_arena_they_fill() {
 fn a_closure_that_unwinds_leaves_the_arena_whole() {
     let mut arena = arena();
     let kept = arena.alloc(7);
-    assert!(unwinds(|| drop(arena.alloc_with::<u64>(|| resume_unwind(Box::new(()))))));
+    assert!(unwinds(|| _ = arena.alloc_with::<u64>(|| resume_unwind(Box::new(())))));
     let mut calls = 0;
     assert!(unwinds(|| {
         arena.alloc_slice_fill_with(8, |i| {
@@ -212,8 +212,10 @@ fn a_wipe_leaves_zeros_and_an_empty_arena() {
     arena.wipe();
     let all = arena.alloc_array::<u8>(PAGE);
     assert_eq!(all.as_ptr().cast(), first);
-    // SAFETY: the arena has written all of it, or the kernel has.
-    assert!(all.iter().all(|byte| unsafe { byte.assume_init() } == 0));
+    for byte in all {
+        // SAFETY: the arena has written it, or the kernel has.
+        assert_eq!(unsafe { byte.assume_init() }, 0);
+    }
 }
 
 #[test]
@@ -223,7 +225,7 @@ fn figures_add_up_through_rounds() {
     assert_eq!((arena.used(), arena.remaining(), arena.high_water()), (1000, PAGE - 1000, 1000));
     arena.reset();
     assert_eq!((arena.used(), arena.remaining(), arena.high_water()), (0, PAGE, 1000));
-    arena.scope(|scope| drop(scope.alloc([1_u8; 2000])));
+    arena.scope(|scope| _ = scope.alloc([1_u8; 2000]));
     assert_eq!((arena.used(), arena.high_water()), (0, 2000));
     arena.wipe();
     assert_eq!(arena.high_water(), 2000);

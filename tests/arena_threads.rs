@@ -89,7 +89,7 @@ fn the_owner_may_go_and_another_thread_take_over() {
         }
         arena.scope(|scope| {
             let inside = scope.alloc(round);
-            std::thread::scope(|threads| drop(threads.spawn(|| scope.alloc(1)).join()));
+            std::thread::scope(|threads| _ = threads.spawn(|| scope.alloc(1)).join());
             assert_eq!(*inside, round);
         });
     }
@@ -116,5 +116,5 @@ fn arenas_work_in_destructors_of_thread_locals() {
         }
     }
     thread_local!(static LAST: Last = Last(Arena::with_capacity(1).unwrap()));
-    std::thread::spawn(|| LAST.with(|last| drop(last.0.alloc(1)))).join().unwrap();
+    std::thread::spawn(|| LAST.with(|last| _ = last.0.alloc(1))).join().unwrap();
 }

@@ -62,7 +62,6 @@ macro_rules! allocation_methods {
         /// ```
         #[inline(always)]
         #[track_caller]
-        #[expect(clippy::mut_from_ref, reason = "every call gives another block")]
         pub fn alloc<$($own,)? T>(&$($own)? self, value: T) -> &$a mut T {
             placed!(self, bump_fixed, value, || value)
         }
@@ -79,7 +78,6 @@ macro_rules! allocation_methods {
         /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
         #[inline(always)]
-        #[expect(clippy::mut_from_ref, reason = "every call gives another block")]
         pub fn try_alloc<$($own,)? T>(&$($own)? self, value: T) -> Result<&$a mut T, Exhausted> {
             placed!(try self, bump_fixed, value, || value)
         }
@@ -99,7 +97,6 @@ macro_rules! allocation_methods {
         /// ```
         #[inline(always)]
         #[track_caller]
-        #[expect(clippy::mut_from_ref, reason = "every call gives another block")]
         pub fn alloc_with<$($own,)? T>(&$($own)? self, make: impl FnOnce() -> T) -> &$a mut T {
             placed!(self, bump_fixed, value, make)
         }
@@ -138,7 +135,6 @@ macro_rules! allocation_methods {
         /// ```
         #[inline(always)]
         #[track_caller]
-        #[expect(clippy::mut_from_ref, reason = "every call gives another block")]
         pub fn alloc_array<$($own,)? T>(&$($own)? self, n: usize) -> &$a mut [MaybeUninit<T>] {
             placed!(self, bump, uninit, n)
         }
@@ -155,7 +151,6 @@ macro_rules! allocation_methods {
         /// # Ok::<(), zk_nalloc::MapFailed>(())
         /// ```
         #[inline(always)]
-        #[expect(clippy::mut_from_ref, reason = "every call gives another block")]
         pub fn try_alloc_array<$($own,)? T>(
             &$($own)? self,
             n: usize,
@@ -175,7 +170,6 @@ macro_rules! allocation_methods {
         /// ```
         #[inline(always)]
         #[track_caller]
-        #[expect(clippy::mut_from_ref, reason = "every call gives another block")]
         pub fn alloc_zeroed<$($own,)? T: Zeroable>(&$($own)? self, n: usize) -> &$a mut [T] {
             placed!(self, bump, zeroed, |at, len| self.arena().dirty_len(at, len), n)
         }
@@ -191,7 +185,6 @@ macro_rules! allocation_methods {
         /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
         #[inline(always)]
-        #[expect(clippy::mut_from_ref, reason = "every call gives another block")]
         pub fn try_alloc_zeroed<$($own,)? T: Zeroable>(
             &$($own)? self,
             n: usize,
@@ -211,7 +204,6 @@ macro_rules! allocation_methods {
         /// ```
         #[inline(always)]
         #[track_caller]
-        #[expect(clippy::mut_from_ref, reason = "every call gives another block")]
         pub fn alloc_slice_copy<$($own,)? T: Copy>(&$($own)? self, values: &[T]) -> &$a mut [T] {
             placed!(self, bump, copied, values)
         }
@@ -249,7 +241,6 @@ macro_rules! allocation_methods {
         /// ```
         #[inline(always)]
         #[track_caller]
-        #[expect(clippy::mut_from_ref, reason = "every call gives another block")]
         pub fn alloc_slice_fill_with<$($own,)? T>(
             &$($own)? self,
             n: usize,
@@ -292,7 +283,6 @@ macro_rules! allocation_methods {
         /// ```
         #[inline(always)]
         #[track_caller]
-        #[expect(clippy::mut_from_ref, reason = "every call gives another block")]
         pub fn alloc_slice_fill_iter<$($own,)? T, I>(&$($own)? self, values: I) -> &$a mut [T]
         where
             I: IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
@@ -359,6 +349,7 @@ macro_rules! allocation_methods {
     };
 }
 
+#[expect(clippy::mut_from_ref, reason = "every call gives another block")]
 impl Arena {
     allocation_methods!(['x] 'x "arena" "# use zk_nalloc::Arena;\nlet arena = Arena::with_capacity(1 << 20)?;");
 }

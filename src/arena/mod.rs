@@ -29,15 +29,15 @@
 //!
 //! What fails to compile is a use after the reset, which is what the `unsafe` stood for.
 //!
-//! Invariants R1 to R12 are in docs/SAFETY.md; the design and its measurements in docs/ARENA.md.
+//! Invariants R1 to R14 are in docs/SAFETY.md; the design and its measurements in docs/ARENA.md.
 
 #[cfg(any(feature = "allocator-api2", feature = "nightly"))]
 mod allocator;
 mod api;
-mod core;
 mod exhausted;
 mod mapping;
 mod owner;
+mod parts;
 mod place;
 mod raw;
 mod refill;
@@ -49,8 +49,8 @@ mod window;
 mod worker;
 mod zeroable;
 
-pub use self::core::Arena;
 pub use exhausted::Exhausted;
+pub use parts::Arena;
 pub use scope::{Checkpoint, Scope};
 pub use typed::TypedArena;
 pub use worker::Worker;

@@ -15,7 +15,7 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 
 use super::Arena;
-use super::core::Mark;
+use super::parts::Mark;
 use super::place::Source;
 use super::window::Window;
 use super::{Exhausted, Worker};

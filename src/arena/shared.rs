@@ -176,6 +176,8 @@ mod tests {
 /// Run with `RUSTFLAGS="--cfg loom" cargo test --release --lib loom`.
 #[cfg(all(test, loom))]
 mod loom_tests {
+    #![expect(unsafe_code, reason = "writes cells that loom watches")]
+
     use super::*;
     use loom::cell::UnsafeCell;
     use loom::sync::Arc;

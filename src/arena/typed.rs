@@ -76,6 +76,13 @@ const RESERVED: usize = if cfg!(miri) { 1 << 20 } else { 1 << 40 };
 /// let node = arena.alloc(Node(Cell::new(None)));
 /// node.0.set(Some(node));
 /// ```
+///
+/// It is for one thread at a time: it can be sent, not shared.
+///
+/// ```compile_fail,E0277
+/// fn share(_: impl Sync) {}
+/// share(zk_nalloc::TypedArena::<u8>::new());
+/// ```
 pub struct TypedArena<T> {
     erased: Erased,
     /// Never filled. Its drop glue tells the compiler that dropping the arena may drop values of `T`, in the
@@ -159,7 +166,6 @@ impl<T> TypedArena<T> {
     /// ```
     #[inline(always)]
     #[track_caller]
-    #[expect(clippy::mut_from_ref, reason = "every call gives another value")]
     pub fn alloc(&self, value: T) -> &mut T {
         if size_of::<T>() != 0 && !self.fits() {
             self.open_slow();
@@ -179,7 +185,6 @@ impl<T> TypedArena<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline(always)]
-    #[expect(clippy::mut_from_ref, reason = "every call gives another value")]
     pub fn try_alloc(&self, value: T) -> Result<&mut T, Exhausted> {
         if size_of::<T>() != 0 && !self.fits() {
             self.erased.open_slow(Layout::new::<T>())?;

@@ -20,6 +20,7 @@ fn words(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, 8).expect("a size of memory")
 }
 
+#[expect(clippy::mut_from_ref, reason = "every call gives another block")]
 pub trait Peer: Sized {
     const NAME: &'static str;
     fn with_capacity(bytes: usize) -> Self;

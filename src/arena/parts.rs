@@ -33,7 +33,7 @@ pub(super) struct Apart<T>(pub(super) T);
 /// borrows from the arena, so that [`reset`](Self::reset), which needs `&mut`, is O(1) and safe.
 ///
 /// The capacity is a hard bound. Past it the `alloc` methods panic with what was asked and what is left; the
-/// `try_alloc` methods return that as an [`Exhausted`].
+/// `try_alloc` methods return that as an [`Exhausted`](super::Exhausted).
 ///
 /// ```
 /// use zk_nalloc::Arena;

@@ -1,9 +1,0 @@
-fn main() {
-    let arena = zk_nalloc::Arena::with_capacity(1).unwrap();
-    let worker = arena.worker();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            worker.alloc(1);
-        });
-    });
-}
