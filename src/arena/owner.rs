@@ -5,10 +5,10 @@
 //! not theirs and take the shared way.
 //!
 //! A test of its own for the tag would be one load more on the hot path than the best arenas of one thread have, and
-//! that shows. So tag and limit are one number, the [`Key`]: `limit + tag of the owner`. Whoever wants a block that
-//! ends at `end` computes `key - tag - end`. For the owner this is what is left behind the block. For anybody else the
-//! difference of the tags, a multiple of [`SPACING`] other than zero, lies in it, and no arena and no block is large
-//! enough to make up for that.
+//! that shows. So tag and limit are one number, the [`Key`]: `limit ^ tag of the owner`. Whoever wants a block that
+//! ends at `end` computes `(key ^ tag) - end`. For the owner this is what is left behind the block. For anybody else
+//! some bits from [`SPACING`] on are wrong, which changes it by a multiple of the spacing other than zero, and no arena
+//! and no block is large enough to make up for that.
 //!
 //! Invariants (docs/SAFETY.md): R7, no two threads ever have the same tag, and none has that of [`NOBODY`]; R8, the
 //! key test passes for the owner alone. Never here: anything that allocates or has a destructor; it works in
@@ -33,8 +33,8 @@ pub(super) const BLOCK_MAX: usize = 1 << 40;
 /// What the key test demands: that less than this remain.
 const LEFT_BELOW: u64 = 1 << 42;
 
-// For another than the owner, `key - tag - end` is some multiple of the spacing, not zero, plus `limit - end`, of which
-// the two may be from different moments: at least `SPACING - ARENA_MAX - BLOCK_MAX`, and at most this much below 2^64.
+// For another than the owner, `(key ^ tag) - end` is some multiple of the spacing, not zero, plus `limit - end`, of
+// which the two may be from different moments: at least `SPACING - ARENA_MAX - BLOCK_MAX`, and well below 2^64.
 const _: () =
     assert!(SPACING - ARENA_MAX as u64 - BLOCK_MAX as u64 >= LEFT_BELOW && ARENA_MAX as u64 <= SPACING);
 // For the owner it is `limit - end`.
@@ -74,9 +74,9 @@ pub(super) fn assigned() -> u64 {
 pub(super) struct Key(AtomicU64);
 
 impl Key {
-    /// A key that fits nobody.
-    pub(super) fn unfit() -> Self {
-        Self(AtomicU64::new(NOBODY))
+    /// A key that fits nobody, for a window at `limit`, an address of the arena.
+    pub(super) fn unfit(limit: usize) -> Self {
+        Self(AtomicU64::new(NOBODY ^ limit as u64))
     }
 
     /// Makes this the key of `owner` for a window of a `capacity`-byte arena that ends at `limit`.
@@ -84,7 +84,7 @@ impl Key {
     pub(super) fn set(&self, owner: u64, limit: usize, capacity: usize) {
         let owner = if capacity <= ARENA_MAX { owner } else { NOBODY };
         // Relaxed: only for the owner does the value mean anything, and it is its own.
-        self.0.store(owner.wrapping_add(limit as u64), Ordering::Relaxed);
+        self.0.store(owner ^ limit as u64, Ordering::Relaxed);
     }
 
     /// Whether this thread is the owner and a block that ends at `end` ends before the limit. `end` is at most
@@ -92,7 +92,7 @@ impl Key {
     #[inline(always)]
     pub(super) fn fits(&self, end: usize) -> bool {
         // Relaxed: see `set`.
-        let left = self.0.load(Ordering::Relaxed).wrapping_sub(current()).wrapping_sub(end as u64);
+        let left = (self.0.load(Ordering::Relaxed) ^ current()).wrapping_sub(end as u64);
         left < LEFT_BELOW
     }
 }
@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn the_key_fits_its_owner_up_to_the_limit() {
-        let (key, start) = (Key::unfit(), 1 << 46);
+        let start = 1 << 46;
+        let key = Key::unfit(start);
         assert!(!key.fits(start));
         key.set(assigned(), start + 100, 1 << 20);
         assert!(key.fits(start) && key.fits(start + 100) && !key.fits(start + 101));
@@ -125,14 +126,19 @@ mod tests {
 
     #[test]
     fn the_key_fits_nobody_else_whatever_cursor_they_saw() {
-        let start = 1 << 46;
         let mine = assigned();
+        for start in [1 << 16, 1 << 46, 0x7fff_0000_0000, 1 << 56] {
+            fits_no_other(mine, start);
+        }
+    }
+
+    fn fits_no_other(mine: u64, start: usize) {
         for owner in [mine - SPACING, mine + SPACING, mine + 2 * SPACING, SPACING, NOBODY - SPACING, NOBODY] {
             if owner == mine || owner == NEW {
                 continue;
             }
             for limit in [0, ARENA_MAX / 2, ARENA_MAX] {
-                let key = Key::unfit();
+                let key = Key::unfit(start);
                 key.set(owner, start + limit, ARENA_MAX);
                 for end in [0, 1, ARENA_MAX / 2, ARENA_MAX, ARENA_MAX + BLOCK_MAX] {
                     assert!(!key.fits(start + end), "owner {owner:x} limit {limit:x} end {end:x}");

@@ -18,8 +18,9 @@ use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 /// show (at 64 KiB and 128 B a block, it is 0.3 of an instruction each). What is not touched costs no memory.
 const REFILL_MAX: usize = 1 << 20;
 
-/// A window grows by at most this share of the capacity, so that a small arena can serve several threads.
-const REFILL_SHARE: usize = 64;
+/// A window grows by at most this share of the capacity, so that a small arena can serve several threads: no more than
+/// this is stranded when the owner stops allocating. Smaller steps show: a step takes about 0.2 us.
+const REFILL_SHARE: usize = 16;
 
 /// Keeps what threads write to apart: two cache lines, since processors fetch them in pairs.
 #[repr(align(128))]
@@ -116,7 +117,7 @@ impl Arena {
             refill: (map.capacity() / REFILL_SHARE).min(REFILL_MAX),
             dirty: AtomicUsize::new(start),
             high: AtomicUsize::new(0),
-            window: Apart((Window::empty(map.base().as_ptr()), Key::unfit())),
+            window: Apart((Window::empty(map.base().as_ptr()), Key::unfit(start))),
             shared: Apart(Shared::new(start)),
             map,
         }

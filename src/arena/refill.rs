@@ -92,11 +92,15 @@ impl Source for Arena {
 
     fn find_slow(&self, layout: Layout) -> Result<NonNull<u8>, Exhausted> {
         let me = owner::assigned();
+        // Looked at before it is claimed: an exchange that fails would still take the cache line from everybody.
         // Relaxed: the window was last written by who held the arena exclusively, which happened before (R8).
-        let owner = match self.owner.compare_exchange(owner::NOBODY, me, Relaxed, Relaxed) {
-            Ok(_) => me,
-            Err(owner) => owner,
-        };
+        let mut owner = self.owner.load(Relaxed);
+        if owner == owner::NOBODY && me != owner::NEW {
+            owner = self
+                .owner
+                .compare_exchange(owner::NOBODY, me, Relaxed, Relaxed)
+                .map_or_else(|now| now, |_| me);
+        }
         if owner != me || me == owner::NEW {
             return self.take_slow(layout);
         }

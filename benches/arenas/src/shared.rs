@@ -8,7 +8,7 @@ use zk_nalloc::Arena;
 
 use crate::harness::{Way, head, row, seconds};
 
-const PER_THREAD: usize = 200_000;
+const PER_THREAD: usize = 1_000_000;
 const SIZE: usize = 32;
 
 /// Runs `work` on all threads at once and says how long the slowest took.
