@@ -3,7 +3,7 @@
 use core::alloc::Layout;
 use core::fmt;
 
-use crate::MapFailed;
+use crate::error::MapFailed;
 
 /// An arena had too little memory left, or the kernel would not open more of a reserved one.
 ///

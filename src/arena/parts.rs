@@ -11,7 +11,7 @@ use super::mapping::Mapping;
 use super::owner::{self, Key};
 use super::shared::Shared;
 use super::window::Window;
-use crate::MapFailed;
+use crate::error::MapFailed;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// The most that a window grows by at once: so large that the way to more memory, about 150 instructions, does not

@@ -10,7 +10,7 @@ use super::place::Source;
 use super::shared::{Refused, Want};
 use super::window::{Window, footprint};
 use super::{Arena, Exhausted, owner};
-use crate::MapFailed;
+use crate::error::MapFailed;
 use crate::sync::atomic::Ordering::Relaxed;
 
 /// A request above this share of a window's growth does not replace a window: it is taken from the counter alone.

@@ -20,7 +20,7 @@ use core::slice;
 use super::Exhausted;
 use super::mapping::Mapping;
 use super::typed_raw::Erased;
-use crate::MapFailed;
+use crate::error::MapFailed;
 
 /// The address space that [`TypedArena::new`] sets aside: more than the memory of any machine that runs provers, and
 /// little enough of the 128 TiB of a process that a hundred of them fit.
