@@ -29,6 +29,8 @@ pub(crate) enum Obstacle {
     Absurd,
     /// `RLIMIT_AS` (`ulimit -v`), in bytes.
     AddressSpace { allowed: usize },
+    /// `RLIMIT_DATA` (`ulimit -d`), in bytes.
+    Data { allowed: usize },
     /// `RLIMIT_MEMLOCK` (`ulimit -l`), in bytes.
     LockedMemory { needed: usize, allowed: usize },
     /// `vm.overcommit_memory`, as the host has it.
@@ -91,6 +93,9 @@ impl fmt::Display for MapFailed {
             Obstacle::Unknown => write!(f, "{}", self.errno),
             Obstacle::AddressSpace { allowed } => {
                 write!(f, "{}; RLIMIT_AS (ulimit -v) allows {allowed} bytes", self.errno)
+            }
+            Obstacle::Data { allowed } => {
+                write!(f, "{}; RLIMIT_DATA (ulimit -d) allows {allowed} bytes", self.errno)
             }
             Obstacle::LockedMemory { needed, allowed } => write!(
                 f,

@@ -1,11 +1,13 @@
 //! A Linux global allocator for zero-knowledge provers.
 
+#![cfg_attr(feature = "nightly", feature(allocator_api))]
+
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!(
     "zk-nalloc supports 64-bit Linux only: it is built on mremap, madvise and transparent huge pages"
 );
 
-mod arena;
+pub mod arena;
 mod cache;
 mod config;
 mod error;
@@ -20,7 +22,7 @@ mod stats;
 mod sync;
 mod zeroing;
 
-pub use arena::Arena;
+pub use arena::{Arena, TypedArena};
 pub use config::{Config, Moves, Thp};
 pub use error::MapFailed;
 pub use global::NAlloc;

@@ -160,7 +160,7 @@ impl fmt::Display for Stats {
 /// Reads the counters of this process's allocator. Microseconds; blocks nobody for longer than an allocation
 /// does. All zero before the first large request.
 pub fn stats() -> Stats {
-    Stats { snapshot: ENGINE.snapshot(), resident: crate::os::resident_bytes() }
+    Stats { snapshot: ENGINE.snapshot(), resident: crate::os::InUse::Resident.bytes() }
 }
 
 /// Bytes that are held free and are, or may be, resident.

@@ -324,12 +324,25 @@ impl Os for Linux {
     }
 }
 
-/// Resident memory of the process in bytes (the second number of `/proc/self/statm`, in pages).
-pub(crate) fn resident_bytes() -> Option<usize> {
-    let mut buffer = [0_u8; 128];
-    let text = files::head(c"/proc/self/statm", &mut buffer)?;
-    let pages = text::words(text).nth(1).and_then(text::number)?;
-    usize::try_from(pages).ok()?.checked_mul(host::page())
+/// What `/proc/self/statm` tells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum InUse {
+    /// All that is mapped.
+    AddressSpace = 0,
+    /// What is in memory.
+    Resident = 1,
+    /// What is private and writable, stacks included.
+    Data = 5,
+}
+
+impl InUse {
+    /// Bytes of it in this process now.
+    pub(crate) fn bytes(self) -> Option<usize> {
+        let mut buffer = [0_u8; 128];
+        let text = files::head(c"/proc/self/statm", &mut buffer)?;
+        let pages = text::words(text).nth(self as usize).and_then(text::number)?;
+        usize::try_from(pages).ok()?.checked_mul(host::page())
+    }
 }
 
 /// Writes one line to standard error and ends the process.

@@ -15,10 +15,12 @@ use crate::sync::Park;
 pub(crate) mod fake;
 pub(crate) mod fork;
 mod linux;
+mod obstacle;
 pub(crate) mod private;
 mod settings;
 
-pub(crate) use linux::{Limit, Linux, at_fork, die, keep_small_top, overcommit_mode, resident_bytes};
+pub(crate) use linux::{InUse, Limit, Linux, at_fork, die, keep_small_top, overcommit_mode};
+pub(crate) use obstacle::{Asked, refused, why_not_mapped};
 pub(crate) use settings::{REPORTED, Reported, huge, set_huge, settings};
 
 /// The unit in which the page heap cuts memory, in bytes: 4 KiB on every kernel, whatever its page size.

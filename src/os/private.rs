@@ -13,7 +13,7 @@
 use core::ptr::{NonNull, null_mut};
 
 use super::linux::sys::{KeepErrno, errno, outcome};
-use super::{Limit, Outcome, overcommit_mode};
+use super::{Limit, Outcome};
 use crate::error::{Errno, Obstacle};
 
 /// What stands behind the data pages.
@@ -211,16 +211,6 @@ pub(crate) fn why_not_locked(len: usize) -> Obstacle {
     match Limit::Locked.allowed() {
         Some(allowed) if needed > allowed => Obstacle::LockedMemory { needed, allowed },
         _ => Obstacle::Measure { call: "mlock" },
-    }
-}
-
-/// Says why mapping `len` bytes more was refused, as far as that can be told.
-pub(crate) fn why_not_mapped(len: usize) -> Obstacle {
-    let needed = in_use("VmSize:").saturating_add(len);
-    match (Limit::AddressSpace.allowed(), overcommit_mode()) {
-        (Some(allowed), _) if needed > allowed => Obstacle::AddressSpace { allowed },
-        (_, Some(mode @ 2)) => Obstacle::Overcommit { mode },
-        _ => Obstacle::Unknown,
     }
 }
 

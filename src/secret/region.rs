@@ -15,7 +15,8 @@ use super::protection::{Measure, Policy, Protection};
 use super::status::Status;
 use crate::MapFailed;
 use crate::error::{Errno, Obstacle};
-use crate::os::private::{Access, Advice, Backing, Guarded, page_size, why_not_locked, why_not_mapped};
+use crate::os::private::{Access, Advice, Backing, Guarded, page_size, why_not_locked};
+use crate::os::{Asked, why_not_mapped};
 use crate::os::{Linux, fork};
 use crate::sync::Lock;
 
@@ -107,7 +108,7 @@ impl Region {
             }
         }
         let map = Guarded::map(data, Backing::Anonymous);
-        map.map(|map| (map, Backing::Anonymous)).map_err(|errno| (errno, why_not_mapped(data)))
+        map.map(|map| (map, Backing::Anonymous)).map_err(|errno| (errno, why_not_mapped(data, Asked::Writable)))
     }
 
     /// Puts every measure in force that is asked for, the lock after the advices: locking faults pages in,

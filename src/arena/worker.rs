@@ -1,0 +1,121 @@
+//! One thread's part of an arena that many threads use.
+//!
+//! Why it is here: threads that all bump one counter wait for one another's cache line. A worker takes a chunk at a
+//! time and bumps that alone, as fast as an arena of its own; what it allocates lives as long as the arena's borrow
+//! and not only as long as the worker, which suits rayon's `for_each_init` and `map_init`.
+//!
+//! Invariant (docs/SAFETY.md): R8, a worker's window is used by one thread at a time, since a worker is not `Sync`.
+//! Never here: `Clone`.
+
+use core::alloc::Layout;
+use core::cell::Cell;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+use super::place::Source;
+use super::window::Window;
+use super::{Arena, Exhausted};
+
+/// How much a worker takes at once: rare enough that the counter is not contended, little enough that the
+/// chunks in which workers end do not matter.
+const CHUNK_DEFAULT: usize = 64 << 10;
+
+/// The least that a worker takes: below, it would go to the counter for almost every block.
+const CHUNK_MIN: usize = 256;
+
+/// Chunks of two workers share no pair of cache lines.
+const CHUNK_ALIGN: usize = 128;
+
+/// Allocates from an arena by chunks of its own, for one thread among many.
+///
+/// ```
+/// # use zk_nalloc::Arena;
+/// let arena = Arena::with_capacity(1 << 20)?;
+/// let sums: Vec<&mut u64> = std::thread::scope(|threads| {
+///     let run = |n| threads.spawn({ let arena = &arena; move || arena.worker().alloc(n) });
+///     [run(1), run(2)].map(|thread| thread.join().unwrap()).into()
+/// });
+/// assert_eq!(sums, [&1, &2]);
+/// # Ok::<(), zk_nalloc::MapFailed>(())
+/// ```
+///
+/// It can be sent to another thread, but not shared with one:
+///
+/// ```compile_fail,E0277
+/// fn share(_: impl Sync) {}
+/// # let arena = zk_nalloc::Arena::with_capacity(1 << 20)?;
+/// share(arena.worker());
+/// # Ok::<(), zk_nalloc::MapFailed>(())
+/// ```
+#[derive(Debug)]
+pub struct Worker<'a> {
+    arena: &'a Arena,
+    window: Window,
+    chunk: usize,
+    /// The window is for one thread at a time (R8).
+    not_sync: PhantomData<Cell<()>>,
+}
+
+impl Arena {
+    /// Gives a worker for one thread, which takes 64 KiB at a time from this arena.
+    ///
+    /// What is left of its chunk goes back when it is dropped, if nobody has taken anything since.
+    ///
+    /// ```
+    /// # use zk_nalloc::Arena;
+    /// let arena = Arena::with_capacity(1 << 20)?;
+    /// let worker = arena.worker();
+    /// let x = worker.alloc(1);
+    /// drop(worker); // `x` lives on
+    /// assert_eq!((*x, arena.used()), (1, 8));
+    /// # Ok::<(), zk_nalloc::MapFailed>(())
+    /// ```
+    #[must_use]
+    pub fn worker(&self) -> Worker<'_> {
+        self.worker_with_chunk(CHUNK_DEFAULT)
+    }
+
+    /// Gives a worker that takes about `bytes` bytes at a time, at least 256.
+    ///
+    /// ```
+    /// # use zk_nalloc::Arena;
+    /// let arena = Arena::with_capacity(1 << 20)?;
+    /// let worker = arena.worker_with_chunk(1 << 12);
+    /// worker.alloc(1);
+    /// assert!(arena.used() <= 1 << 12);
+    /// # Ok::<(), zk_nalloc::MapFailed>(())
+    /// ```
+    #[must_use]
+    pub fn worker_with_chunk(&self, bytes: usize) -> Worker<'_> {
+        let chunk = bytes.clamp(CHUNK_MIN, self.capacity().max(CHUNK_MIN)) & !(CHUNK_ALIGN - 1);
+        // An empty window at an address that is the end of nothing that was given away.
+        let window = Window::empty(self.map.base().as_ptr());
+        Worker { arena: self, window, chunk, not_sync: PhantomData }
+    }
+}
+
+impl Drop for Worker<'_> {
+    fn drop(&mut self) {
+        let (cursor, limit) = self.window.get();
+        if cursor != limit {
+            self.arena.shared.0.give_back(limit.addr(), cursor.addr());
+        }
+    }
+}
+
+impl Source for Worker<'_> {
+    #[inline(always)]
+    fn arena(&self) -> &Arena {
+        self.arena
+    }
+
+    #[inline(always)]
+    fn window(&self) -> Option<&Window> {
+        Some(&self.window)
+    }
+
+    fn find_slow(&self, layout: Layout) -> Result<NonNull<u8>, Exhausted> {
+        let align = layout.align().max(CHUNK_ALIGN);
+        self.arena.refill_slow(&self.window, self.chunk, align, layout)
+    }
+}

@@ -1,0 +1,120 @@
+//! An arena used by many threads: blocks never overlap, whoever owns the window, and nothing is lost.
+
+use std::sync::Barrier;
+
+use zk_nalloc::Arena;
+
+fn is_send<T: Send>() {}
+fn is_sync<T: Sync>() {}
+
+#[test]
+fn what_may_cross_threads_does() {
+    is_send::<Arena>();
+    is_sync::<Arena>();
+    is_send::<zk_nalloc::arena::Worker<'_>>();
+    is_send::<zk_nalloc::arena::Scope<'_, '_>>();
+    is_sync::<zk_nalloc::arena::Scope<'_, '_>>();
+    is_send::<zk_nalloc::arena::Checkpoint<'_>>();
+    is_send::<zk_nalloc::TypedArena<u8>>();
+}
+
+const THREADS: usize = 4;
+const OBJECTS: usize = if cfg!(miri) { 40 } else { 20_000 };
+
+/// Each thread allocates its own numbers, mixed in size; then all are checked.
+fn hammer<'a>(arena: &'a Arena, alloc: impl Fn(u64) -> &'a mut [u64] + Sync) {
+    let start = Barrier::new(THREADS);
+    let slices: Vec<Vec<&mut [u64]>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (start, alloc) = (&start, &alloc);
+                scope.spawn(move || {
+                    start.wait();
+                    (0..OBJECTS).map(|i| alloc((thread * OBJECTS + i) as u64)).collect()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for (expected, slice) in slices.iter().flatten().enumerate() {
+        assert!(slice.iter().all(|&x| x == expected as u64), "a block was given to two threads");
+    }
+    assert!(arena.used() >= slices.iter().flatten().map(|slice| size_of_val(&**slice)).sum());
+}
+
+#[test]
+fn all_threads_allocate_from_the_arena_itself() {
+    let mut arena = Arena::with_capacity(32 << 20).unwrap();
+    for _ in 0..3 {
+        hammer(&arena, |i| arena.alloc_slice_fill_with((i % 7) as usize + 1, |_| i));
+        arena.reset();
+    }
+}
+
+#[test]
+fn single_values_from_all_threads() {
+    let mut arena = Arena::with_capacity(32 << 20).unwrap();
+    for _ in 0..3 {
+        hammer(&arena, |i| std::slice::from_mut(arena.alloc(i)));
+        arena.reset();
+    }
+}
+
+#[test]
+fn all_threads_allocate_by_workers_and_the_owner_beside_them() {
+    let mut arena = Arena::reserve(if cfg!(miri) { 4 << 20 } else { 1 << 30 }).unwrap();
+    for _ in 0..3 {
+        arena.alloc(1);
+        hammer(&arena, |i| {
+            let worker = arena.worker_with_chunk(1024);
+            worker.alloc(!i);
+            worker.alloc_slice_fill_with((i % 7) as usize + 1, |_| i)
+        });
+        arena.reset();
+    }
+}
+
+#[test]
+fn the_owner_may_go_and_another_thread_take_over() {
+    let mut arena = Arena::with_capacity(1 << 20).unwrap();
+    for round in 0..20_u64 {
+        let numbers: Vec<&mut u64> = std::thread::scope(|scope| {
+            let first = scope.spawn(|| arena.alloc(round)).join().unwrap();
+            let second = scope.spawn(|| arena.alloc(round + 1)).join().unwrap();
+            vec![first, second, arena.alloc(round + 2)]
+        });
+        assert_eq!(numbers, [&round, &(round + 1), &(round + 2)]);
+        if round % 3 == 0 {
+            arena.reset();
+        }
+        arena.scope(|scope| {
+            let inside = scope.alloc(round);
+            std::thread::scope(|threads| _ = threads.spawn(|| scope.alloc(1)).join());
+            assert_eq!(*inside, round);
+        });
+    }
+}
+
+#[test]
+fn an_exhausted_arena_refuses_every_thread() {
+    let arena = Arena::with_capacity(64 << 10).unwrap();
+    let got: usize = std::thread::scope(|scope| {
+        let count = || std::iter::from_fn(|| arena.try_alloc([0_u64; 16]).ok()).count();
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(count)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert!(got <= 512, "no more than there is");
+    assert!(got >= 480, "no more is stranded than the owner's window of a 16th");
+}
+
+#[test]
+fn arenas_work_in_destructors_of_thread_locals() {
+    struct Last(Arena);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            assert_eq!(*self.0.alloc(5), 5);
+        }
+    }
+    thread_local!(static LAST: Last = Last(Arena::with_capacity(1).unwrap()));
+    std::thread::spawn(|| LAST.with(|last| _ = last.0.alloc(1))).join().unwrap();
+}
