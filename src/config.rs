@@ -40,10 +40,20 @@ pub enum Moves {
     Always,
 }
 
+/// Where the large side begins unless a binary says otherwise, in bytes of the request: what is shorter is a small
+/// part of what a prover allocates, and small allocators serve it well.
+pub(crate) const LARGE_FROM: usize = 64 << 10;
+
+/// The least that the large side may begin at: a granule, the unit in which it cuts memory.
+pub(crate) const LARGE_FROM_MIN: usize = 4 << 10;
+
+/// The most: what is longer is what the large side is for, whatever the program.
+pub(crate) const LARGE_FROM_MAX: usize = 1 << 30;
+
 /// What a binary may decide about its allocator: a builder that works in a `static`.
 ///
 /// Every knob has a default that suits a prover that knows nothing about its host, and, but for
-/// [`tune_glibc`](Self::tune_glibc), a twin in the environment, which wins over what is said here: whoever runs
+/// [`tune_glibc`](Self::tune_glibc) and [`large_from`](Self::large_from), a twin in the environment, which wins over what is said here: whoever runs
 /// the binary knows the host better than whoever built it.
 ///
 /// ```
@@ -59,13 +69,20 @@ pub struct Config {
     thp: Thp,
     moves: Moves,
     tune_glibc: bool,
+    large_from: usize,
 }
 
 impl Config {
     /// Says nothing: every knob at its default.
     #[must_use]
     pub const fn new() -> Self {
-        Self { cache_bytes: None, thp: Thp::Auto, moves: Moves::Auto, tune_glibc: true }
+        Self {
+            cache_bytes: None,
+            thp: Thp::Auto,
+            moves: Moves::Auto,
+            tune_glibc: true,
+            large_from: LARGE_FROM,
+        }
     }
 
     /// Keeps up to `bytes` of free memory resident, and promises that they stay, however long the pause.
@@ -101,6 +118,37 @@ impl Config {
     pub const fn tune_glibc(mut self, tune: bool) -> Self {
         self.tune_glibc = tune;
         self
+    }
+
+    /// Chooses where the large side begins: requests of `bytes` and more are served by the engine, shorter ones by
+    /// the small side. 64 KiB by default. `bytes` is put up to 4 KiB, below which a request would cost more than its
+    /// own length again, or down to 1 GiB.
+    ///
+    /// No variable of the environment says this: when a block comes back, the side that served it is worked out from
+    /// its `Layout` and from what was compiled into the program alone, so that nothing that happens in a process
+    /// can send a block to the side that it did not come from.
+    ///
+    /// ```
+    /// use zk_nalloc::{Config, NAlloc};
+    ///
+    /// // Buffers of 16 KiB are kept resident too; each costs up to a page more than it is long.
+    /// static GLOBAL: NAlloc = NAlloc::with_config(Config::new().large_from(16 << 10));
+    /// # let _ = &GLOBAL;
+    /// ```
+    #[must_use]
+    pub const fn large_from(mut self, bytes: usize) -> Self {
+        self.large_from = match bytes {
+            ..LARGE_FROM_MIN => LARGE_FROM_MIN,
+            LARGE_FROM_MIN..=LARGE_FROM_MAX => bytes,
+            _ => LARGE_FROM_MAX,
+        };
+        self
+    }
+
+    /// Where the large side begins, in bytes.
+    #[inline]
+    pub(crate) const fn begins_large(&self) -> usize {
+        self.large_from
     }
 }
 
@@ -193,6 +241,22 @@ mod tests {
         let mut lines = Vec::new();
         let settings = resolve(&config, &scan.finish(), &mut |_, parts| lines.push(parts.concat()));
         (settings, lines)
+    }
+
+    #[test]
+    fn the_large_side_begins_between_a_page_and_a_gib() {
+        for (said, meant) in [
+            (0, 4 << 10),
+            (4095, 4 << 10),
+            (4096, 4 << 10),
+            (5000, 5000),
+            (64 << 10, 64 << 10),
+            (1 << 30, 1 << 30),
+            (usize::MAX, 1 << 30),
+        ] {
+            assert_eq!(Config::new().large_from(said).begins_large(), meant, "{said}");
+        }
+        assert_eq!(Config::new().begins_large(), 64 << 10);
     }
 
     #[test]
