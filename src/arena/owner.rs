@@ -14,8 +14,8 @@
 //! key test passes for the owner alone. Never here: anything that allocates or has a destructor; it works in
 //! destructors of thread-locals too.
 
-use core::cell::Cell;
 use crate::sync::atomic::AtomicU64;
+use core::cell::Cell;
 // A tag for the life of the process has no place in a model of one execution.
 use crate::sync::process::{AtomicU64 as ProcessU64, Ordering};
 

@@ -108,7 +108,8 @@ impl Region {
             }
         }
         let map = Guarded::map(data, Backing::Anonymous);
-        map.map(|map| (map, Backing::Anonymous)).map_err(|errno| (errno, why_not_mapped(data, Asked::Writable)))
+        map.map(|map| (map, Backing::Anonymous))
+            .map_err(|errno| (errno, why_not_mapped(data, Asked::Writable)))
     }
 
     /// Puts every measure in force that is asked for, the lock after the advices: locking faults pages in,
