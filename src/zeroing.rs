@@ -2,18 +2,18 @@
 //!
 //! Memory that must read as zero is either untouched (the kernel zeroes each page as it is touched) or
 //! resident and written here. Neither is always right: 8 MiB written densely cost 0.16 ms by `memset` and 0.28 by
-//! the kernel, a barely touched block nothing by the kernel (measured). So what blocks of this length were touched
-//! like decides. What is longer than the cache can hold is written past it: 512 MiB in 6 ms instead of 8 to 16 by
+//! the kernel, a barely touched block next to nothing by the kernel if it does it in small pages (measured: a huge
+//! page takes 180 µs, a small one 2). So what blocks of this length were touched like decides ([`Zeroing`]). What is longer than the cache can hold is written past it: 512 MiB in 6 ms instead of 8 to 16 by
 //! `memset` and 25 by the kernel (measured).
 
 #![expect(unsafe_code, reason = "writes the zeros")]
 
-use crate::heap::{Span, Unclean};
-use crate::sync::process::{AtomicU8, AtomicU32, Ordering};
+mod lessons;
 
-/// Up to this many bytes a block is zeroed where it is: it fits in a huge page that its first touch makes
-/// resident as a whole anyhow, and a `memset` of it costs less than that fault.
-const ALWAYS_WRITTEN: usize = 2 << 20;
+pub(crate) use lessons::Zeroing;
+
+use crate::heap::{Span, Unclean};
+use crate::os::GRANULE;
 
 /// What is assumed of the last-level cache where the host does not say: 8 MiB.
 const CACHE_UNKNOWN: usize = 8 << 20;
@@ -23,71 +23,41 @@ const CACHE_UNKNOWN: usize = 8 << 20;
 pub(crate) enum Way {
     /// Resident memory, written.
     Written,
-    /// Untouched memory, by the kernel.
+    /// Untouched memory in huge pages, by the kernel.
     Kernel,
+    /// Untouched memory in small pages, by the kernel, for what is barely touched.
+    Thin,
 }
 
-/// Lengths by powers of two.
-const LENGTHS: usize = 48;
+/// Pages that are looked at in a block to see how much of it was written.
+const SAMPLES: usize = 64;
 
-/// Nothing known yet.
-const UNKNOWN: u8 = u8::MAX;
-
-/// Shares are kept in sixty-fourths.
-const WHOLE: usize = 64;
-
-/// Every so often a length that is written is given to the kernel, to see whether it is still touched densely.
-const LOOK_AGAIN: u32 = 32;
-
-#[derive(Debug)]
-pub(crate) struct Zeroing {
-    /// The share of blocks of each length that was touched, of late.
-    touched: [AtomicU8; LENGTHS],
-    turns: AtomicU32,
-}
-
-impl Zeroing {
-    pub(crate) const fn new() -> Self {
-        Self { touched: [const { AtomicU8::new(UNKNOWN) }; LENGTHS], turns: AtomicU32::new(0) }
+/// Looks at a few pages spread over `range`, one in each of as many equal parts and at a place that differs from part
+/// to part, and gives how many hold anything but zeros, and how many there were. Those that `absent` names are
+/// untouched, and not read: reading would make them resident.
+///
+/// # Safety
+/// `range` is mapped, readable and the caller's alone.
+pub(crate) unsafe fn sample_pages(range: Span, absent: impl Fn(usize) -> bool) -> (usize, usize) {
+    let range = range.inner(GRANULE);
+    let part = range.len / SAMPLES;
+    if part < GRANULE {
+        return (0, 0);
     }
-
-    fn touched_of(&self, len: usize) -> &AtomicU8 {
-        &self.touched[(len.max(1).ilog2() as usize).min(LENGTHS - 1)]
-    }
-
-    /// Decides for a block of `len` bytes.
-    pub(crate) fn way(&self, len: usize) -> Way {
-        if len <= ALWAYS_WRITTEN {
-            return Way::Written;
-        }
-        // Relaxed, here and below: hints about speed, each by itself.
-        let touched = self.touched_of(len).load(Ordering::Relaxed) as usize;
-        if touched == UNKNOWN as usize || touched < WHOLE / 2 {
-            return Way::Kernel;
-        }
-        if self.turns.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK_AGAIN) {
-            return Way::Kernel;
-        }
-        Way::Written
-    }
-
-    /// How many bytes of a block of `len` that is handed out untouched are expected to stay so.
-    pub(crate) fn absent(&self, len: usize) -> usize {
-        match self.touched_of(len).load(Ordering::Relaxed) {
-            UNKNOWN => 0,
-            touched => len - len / WHOLE * touched as usize,
+    let mut hits = 0;
+    let mut mixed = range.start;
+    for i in 0..SAMPLES {
+        // A multiplicative generator (Knuth's MMIX constants): touches at equal distances must not keep step with it.
+        mixed = mixed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let page = (range.start + i * part + (mixed >> 33) % part) & !(GRANULE - 1);
+        if !absent(page) {
+            // SAFETY: the page lies in the range, which begins and ends on pages; it is aligned for words.
+            let words: &[u64] =
+                unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(page), GRANULE / 8) };
+            hits += usize::from(words.chunks_exact(8).any(|line| line.iter().fold(0, |all, w| all | w) != 0));
         }
     }
-
-    /// Learns that of a block of `len` bytes that was handed out untouched, `resident` of `seen` have been touched.
-    pub(crate) fn learn(&self, len: usize, resident: usize, seen: usize) {
-        let share = (resident.saturating_mul(WHOLE) / seen.max(1)).min(WHOLE);
-        let slot = self.touched_of(len);
-        let before = slot.load(Ordering::Relaxed);
-        // A quarter of what is new: four blocks change its mind.
-        let now = if before == UNKNOWN { share } else { (usize::from(before) * 3 + share).div_ceil(4) };
-        slot.store(now as u8, Ordering::Relaxed);
-    }
+    (hits, SAMPLES)
 }
 
 /// Writes zeros over the parts of `range` that are not known to be zero, past a last-level cache of `cache` bytes
@@ -156,35 +126,22 @@ unsafe fn stream_zeros(to: *mut u8, len: usize) {
 mod tests {
     use super::*;
 
-    const MIB: usize = 1 << 20;
-
     #[test]
-    fn small_blocks_are_written_and_unknown_ones_left_to_the_kernel() {
-        let zeroing = Zeroing::new();
-        assert_eq!(zeroing.way(MIB), Way::Written);
-        assert_eq!(zeroing.way(8 * MIB), Way::Kernel);
-        assert_eq!(zeroing.absent(8 * MIB), 0);
-    }
-
-    #[test]
-    fn what_is_touched_densely_is_written_and_looked_at_again() {
-        let zeroing = Zeroing::new();
-        zeroing.learn(8 * MIB, 8 * MIB, 8 * MIB);
-        let ways: Vec<_> = (0..64).map(|_| zeroing.way(8 * MIB)).collect();
-        assert_eq!(ways.iter().filter(|&&w| w == Way::Kernel).count(), 2);
-    }
-
-    #[test]
-    fn what_is_barely_touched_is_left_to_the_kernel_until_it_is_not() {
-        let zeroing = Zeroing::new();
-        zeroing.learn(6 * MIB, 4096, 4 * MIB);
-        assert!((0..64).all(|_| zeroing.way(6 * MIB) == Way::Kernel));
-        assert_eq!(zeroing.absent(6 * MIB), 6 * MIB);
-        for _ in 0..16 {
-            zeroing.learn(6 * MIB, 6 * MIB, 6 * MIB);
-        }
-        assert_eq!(zeroing.absent(6 * MIB), 0);
-        assert!((0..64).any(|_| zeroing.way(6 * MIB) == Way::Written));
+    fn samples_tell_the_written_from_the_untouched() {
+        let len = 16 << 20;
+        let mut bytes = vec![0_u8; len];
+        let range = Span::new(bytes.as_mut_ptr().expose_provenance(), len);
+        // SAFETY: the range is that of `bytes`.
+        let look = |absent: usize| unsafe { sample_pages(range, |page| page < range.start + absent) };
+        assert_eq!(look(0), (0, SAMPLES));
+        // Touches at equal distances: a page in 64.
+        bytes.iter_mut().step_by(64 * GRANULE).for_each(|byte| *byte = 1);
+        assert!(look(0).0 <= 6, "{:?}", look(0));
+        bytes.fill(1);
+        assert_eq!(look(0).0, SAMPLES);
+        assert_eq!(look(len / 2).0, SAMPLES / 2);
+        // SAFETY: as above.
+        assert_eq!(unsafe { sample_pages(Span::new(range.start, 100), |_| false) }, (0, 0));
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub(super) struct Tally {
     pub(super) runs: AtomicU64,
     pub(super) gathered: AtomicU64,
     pub(super) misses: AtomicU64,
+    /// Of those, served in small pages.
+    pub(super) thin: AtomicU64,
     pub(super) fresh: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) grown_in_place: AtomicU64,
@@ -18,6 +20,10 @@ pub(super) struct Tally {
     pub(super) copied: AtomicU64,
     pub(super) zeroed_here: AtomicU64,
     pub(super) zeroed_by_kernel: AtomicU64,
+    /// What was served, freed and requested while a fork held the shards. The last wraps, as theirs does.
+    pub(super) allocations_in_fork: AtomicU64,
+    pub(super) frees_in_fork: AtomicU64,
+    pub(super) live_in_fork: AtomicU64,
     pub(super) live_peak: AtomicU64,
     pub(super) cached_peak: AtomicU64,
 }
@@ -29,6 +35,7 @@ impl Tally {
             runs: AtomicU64::new(0),
             gathered: AtomicU64::new(0),
             misses: AtomicU64::new(0),
+            thin: AtomicU64::new(0),
             fresh: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             grown_in_place: AtomicU64::new(0),
@@ -36,6 +43,9 @@ impl Tally {
             copied: AtomicU64::new(0),
             zeroed_here: AtomicU64::new(0),
             zeroed_by_kernel: AtomicU64::new(0),
+            allocations_in_fork: AtomicU64::new(0),
+            frees_in_fork: AtomicU64::new(0),
+            live_in_fork: AtomicU64::new(0),
             live_peak: AtomicU64::new(0),
             cached_peak: AtomicU64::new(0),
         }
@@ -59,6 +69,7 @@ pub(crate) struct Snapshot {
     pub(crate) runs: u64,
     pub(crate) gathered: u64,
     pub(crate) misses: u64,
+    pub(crate) thin: u64,
     pub(crate) fresh: u64,
     pub(crate) refused: u64,
     pub(crate) grown_in_place: u64,
@@ -81,17 +92,16 @@ impl<O: Os> Cache<O> {
 
     /// Bytes that are held free and are, or may be, resident.
     pub(crate) fn cached_bytes(&self) -> usize {
-        let books = self.heap.books();
+        let books = self.heap.books().plus(self.thin.books());
         self.stacked() + books.dirty + books.soft
     }
 
     /// Bytes requested and not yet freed.
     pub(super) fn live(&self) -> u64 {
         // Each shard's figure wraps: blocks are freed through other shards than they were taken from.
-        let sum = self
-            .shards()
-            .iter()
-            .fold(0_u64, |sum, s| sum.wrapping_add(s.counts.live.load(Ordering::Relaxed)));
+        let sum = self.shards().iter().fold(self.tally.live_in_fork.load(Ordering::Relaxed), |sum, s| {
+            sum.wrapping_add(s.counts.live.load(Ordering::Relaxed))
+        });
         // Read one after another while threads pass blocks on, the sum can come out a little below nothing.
         if sum > i64::MAX as u64 { 0 } else { sum }
     }
@@ -105,13 +115,14 @@ impl<O: Os> Cache<O> {
         let live = self.live();
         let (stack_hits, slow): (u64, u64) = (sum(|c| &c.stack_hits), sum(|c| &c.slow_allocations));
         Snapshot {
-            allocations: stack_hits + slow,
-            frees: sum(|c| &c.frees),
+            allocations: stack_hits + slow + get(&self.tally.allocations_in_fork),
+            frees: sum(|c| &c.frees) + get(&self.tally.frees_in_fork),
             stack_hits,
             stolen: get(&self.tally.stolen),
             runs: get(&self.tally.runs),
             gathered: get(&self.tally.gathered),
             misses: get(&self.tally.misses),
+            thin: get(&self.tally.thin),
             fresh: get(&self.tally.fresh),
             refused: get(&self.tally.refused),
             grown_in_place: get(&self.tally.grown_in_place),
@@ -123,7 +134,7 @@ impl<O: Os> Cache<O> {
             live_peak: get(&self.tally.live_peak).max(live),
             stacked: self.stacked(),
             shards: self.shards().len(),
-            books: self.heap.books(),
+            books: self.heap.books().plus(self.thin.books()),
         }
     }
 }

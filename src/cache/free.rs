@@ -1,14 +1,18 @@
 //! Giving blocks back, and giving back what is cached.
 
-#![expect(unsafe_code, reason = "the locks that a fork holds are given back without their guards")]
+#![expect(
+    unsafe_code,
+    reason = "the locks that a fork holds are given back without their guards; freed blocks are looked at"
+)]
 
 use super::shard::FLUSH;
-use super::untouched::WORTH_A_LOOK;
-use super::{Cache, shard};
+use super::untouched::Noted;
+use super::{Cache, count::add, shard};
 use crate::geometry::{Granules, SizeClass};
 use crate::heap::{Span, Unit};
 use crate::os::{CHUNK, Os};
 use crate::sync::{Guard, Nap, atomic::Ordering};
+use crate::zeroing::sample_pages;
 
 /// Untouched parts of a block that are told apart when it is freed.
 const ABSENT_PARTS: usize = 7;
@@ -16,12 +20,46 @@ const ABSENT_PARTS: usize = 7;
 /// Into how many steps a block is cut to see what of it was touched.
 const STEPS: usize = 64;
 
+/// What was seen of a block.
+struct Scan {
+    /// Bytes resident, of so many that were looked at, up to `end`.
+    resident: usize,
+    seen: usize,
+    end: usize,
+    /// Parts with next to nothing in them, ascending.
+    parts: [Span; ABSENT_PARTS],
+    count: usize,
+}
+
+impl Scan {
+    const NOTHING: Self =
+        Self { resident: 0, seen: 0, end: 0, parts: [Span::new(0, 0); ABSENT_PARTS], count: 0 };
+
+    fn absent(&self) -> &[Span] {
+        &self.parts[..self.count]
+    }
+
+    /// Adds a part behind those there are, if there is a place for it.
+    fn push(&mut self, part: Span) {
+        match self.count.checked_sub(1).map(|i| &mut self.parts[i]).filter(|last| last.end() == part.start) {
+            Some(last) => last.len += part.len,
+            None if self.count < ABSENT_PARTS => {
+                self.parts[self.count] = part;
+                self.count += 1;
+            }
+            None => {}
+        }
+    }
+}
+
 impl<O: Os> Cache<O> {
     /// Takes back a block of `len` at `start`, for which `requested` bytes were asked; 0 where the request lives on in
     /// another block.
     #[inline]
     pub(crate) fn give(&self, start: usize, len: Granules, requested: usize) {
-        let Some(shard) = self.shard() else { return self.give_while_forking(Span::new(start, len.bytes())) };
+        let Some(shard) = self.shard() else {
+            return self.give_while_forking(Span::new(start, len.bytes()), requested);
+        };
         let mut stacks = shard.lock(self.os());
         shard::bump(&shard.counts.frees, u64::from(requested > 0));
         shard::bump(&shard.counts.live, (requested as u64).wrapping_neg());
@@ -69,56 +107,69 @@ impl<O: Os> Cache<O> {
 
     /// Takes back a block that is too long for a stack.
     fn give_long(&self, span: Span) {
-        if span.len >= WORTH_A_LOOK {
-            let mut untouched = self.untouched.lock(self.os());
-            if untouched.forget(span.start) {
-                let credit = untouched.credit();
-                drop(untouched);
-                self.heap.expect_absent(credit);
-                return self.give_untouched(span);
-            }
+        if self.is_thin(span) {
+            return self.give_thin(span);
         }
-        self.given(self.heap.give(&[span]));
+        match self.forget(span.start) {
+            Some(noted) => self.give_noted(span, noted),
+            None => self.given(self.heap.give(&[span])),
+        }
     }
 
-    /// Takes back a block that was handed out untouched: what of it still is goes back as zero memory.
+    /// Takes back a block of which something was noted: learns from it, and what of it is still untouched goes back as
+    /// zero memory.
     #[cold]
-    fn give_untouched(&self, span: Span) {
+    fn give_noted(&self, span: Span, noted: Noted) {
+        let scan = if noted.fresh { self.scan(span) } else { None };
+        let scan = scan.unwrap_or(Scan { resident: span.len, seen: span.len, ..Scan::NOTHING });
+        let absent = scan.absent();
+        if noted.zeroed && self.zeroing.samples(span.len) {
+            let untouched = |page: usize| absent.iter().any(|part| page >= part.start && page < part.end());
+            // SAFETY: the block is the cache's since its owner gave it back, and readable: who protected it has undone
+            // that before, as the contract of `NAlloc` demands.
+            let (hits, seen) = unsafe { sample_pages(span, untouched) };
+            if seen > 0 {
+                self.zeroing.learn_pages(span.len, hits, seen);
+            }
+        }
+        match noted {
+            Noted { fresh: false, .. } => {}
+            Noted { zeroed: true, .. } => self.zeroing.learn_chunks(span.len, scan.resident, scan.seen),
+            Noted { .. } => {
+                let end =
+                    absent.last().filter(|last| last.end() == scan.end).map_or(span.end(), |last| last.start);
+                self.zeroing.learn_reach(span.len, end - span.start);
+            }
+        }
+        if absent.is_empty() {
+            self.given(self.heap.give(&[span]));
+        } else {
+            self.heap.give_absent(span, absent);
+            self.given(self.heap.level().dirty);
+        }
+    }
+
+    /// Sees what of a block's whole chunks is resident. `None` where the kernel does not tell.
+    fn scan(&self, span: Span) -> Option<Scan> {
+        // Its ends share huge pages with others and tell nothing.
         let chunks = span.inner(CHUNK);
         let step = (span.len / STEPS).next_multiple_of(CHUNK).max(CHUNK);
-        let mut absent = [Span::default(); ABSENT_PARTS];
-        let mut count = 0_usize;
-        let mut resident = 0;
+        let mut scan = Scan { seen: chunks.len, end: chunks.end(), ..Scan::NOTHING };
+        if chunks.is_empty() {
+            return None;
+        }
         let mut at = chunks.start;
         while at < chunks.end() {
             let part = Span::between(at, (at + step).min(chunks.end()));
             at = part.end();
-            let Some(bytes) = self.os().resident(part.start, part.len) else {
-                self.given(self.heap.give(&[span]));
-                return;
-            };
-            resident += bytes;
+            let bytes = self.os().resident(part.start, part.len)?;
+            scan.resident += bytes;
             // A part with little in it is purged too: it costs as little as it saves.
-            if bytes > part.len / 4 {
-                continue;
-            }
-            match count.checked_sub(1).map(|i| &mut absent[i]).filter(|last| last.end() == part.start) {
-                Some(last) => last.len += part.len,
-                None if count < ABSENT_PARTS => {
-                    absent[count] = part;
-                    count += 1;
-                }
-                None => {}
+            if bytes <= part.len / 4 {
+                scan.push(part);
             }
         }
-        // Its ends share huge pages with others and tell nothing.
-        self.zeroing.learn(span.len, resident, chunks.len);
-        if count == 0 {
-            self.given(self.heap.give(&[span]));
-        } else {
-            self.heap.give_absent(span, &absent[..count]);
-            self.given(self.heap.level().dirty);
-        }
+        Some(scan)
     }
 
     /// Keeps the ceiling, where there is one, with `dirty` bytes free and resident.
@@ -133,8 +184,14 @@ impl<O: Os> Cache<O> {
     /// Takes back a block from a handler that runs while this thread forks, or from a thread that waits for
     /// another one's fork to end.
     #[cold]
-    fn give_while_forking(&self, span: Span) {
-        self.heap.give(&[span]);
+    fn give_while_forking(&self, span: Span, requested: usize) {
+        add(&self.tally.frees_in_fork, u64::from(requested > 0));
+        add(&self.tally.live_in_fork, (requested as u64).wrapping_neg());
+        if self.is_thin(span) {
+            self.thin.give_purged(span, 0);
+        } else {
+            self.heap.give(&[span]);
+        }
     }
 
     /// Offers what is cached to the kernel, which takes it when it needs it. Gives the bytes offered.
@@ -152,12 +209,13 @@ impl<O: Os> Cache<O> {
             return 0;
         }
         self.drain();
-        self.heap.release()
+        self.thin.release() + self.heap.release()
     }
 
     /// Before a fork: waits until nothing is in transit, and holds all shards.
     pub(crate) fn before_fork(&self) {
         self.heap.before_fork();
+        self.thin.before_fork();
         for shard in self.shards() {
             core::mem::forget(shard.lock(self.os()));
         }
@@ -174,6 +232,7 @@ impl<O: Os> Cache<O> {
             // SAFETY: `before_fork` locked it in this thread and forgot the guard.
             unsafe { shard.stacks.unlock_forgotten(self.os()) };
         }
+        self.thin.after_fork();
         self.heap.after_fork();
     }
 
@@ -189,6 +248,8 @@ impl<O: Os> Cache<O> {
         self.host.reset_in_child();
         self.untouched.reset_in_child();
         *self.untouched.lock(self.os()) = super::Untouched::new();
+        self.thin.reset_in_child();
+        self.thin.after_fork_in_child();
         self.heap.reset_in_child();
         self.heap.expect_absent(0);
         // What lies in stacks is shared with the parent too.

@@ -1,5 +1,6 @@
 //! Making blocks longer and shorter without copying them.
 
+use super::untouched::Noted;
 use super::{Cache, count::add, shard};
 use crate::geometry::{Block, Granules};
 use crate::heap::{Behind, Relocated, Span, Wish};
@@ -31,15 +32,22 @@ pub(crate) enum Grown {
 impl<O: Os> Cache<O> {
     /// Notes that the block of a request of `old` bytes now serves one of `new` bytes.
     pub(crate) fn resized(&self, old: usize, new: usize) {
-        if let Some(shard) = self.shard() {
-            let _stacks = shard.lock(self.os());
-            shard::bump(&shard.counts.live, (new as u64).wrapping_sub(old as u64));
+        let more = (new as u64).wrapping_sub(old as u64);
+        match self.shard() {
+            Some(shard) => {
+                let _stacks = shard.lock(self.os());
+                shard::bump(&shard.counts.live, more);
+            }
+            None => add(&self.tally.live_in_fork, more),
         }
     }
 
     /// Makes a block shorter in place; its end goes back to the heap. `false` if that cannot be booked, and
     /// nothing has changed.
     pub(crate) fn shrink(&self, block: Span, keep: Granules) -> bool {
+        if self.is_thin(block) {
+            return self.shrink_thin(block, keep);
+        }
         let done = self.heap.give_tail(block, keep.bytes());
         if done {
             // What was expected to stay untouched of it may be gone.
@@ -50,16 +58,28 @@ impl<O: Os> Cache<O> {
     }
 
     fn forget_untouched(&self, start: usize) {
+        let _ = self.forget(start);
+    }
+
+    /// Forgets what was noted of a block, and tells it.
+    pub(super) fn forget(&self, start: usize) -> Option<Noted> {
         let mut untouched = self.untouched.lock(self.os());
-        if untouched.forget(start) {
-            self.heap.expect_absent(untouched.credit());
-        }
+        let before = untouched.credit();
+        let noted = untouched.forget(start);
+        self.note_credit(before, untouched.credit());
+        noted
     }
 
     /// Makes a block longer: into resident memory behind it, else small ones by copying into resident memory, else
     /// into whatever is behind it, else by moving its pages, else by copying.
     pub(crate) fn grow(&self, block: Span, to: Block) -> Grown {
         let longer = to.len.bytes();
+        if self.is_thin(block) {
+            return match self.thin.extend(block, longer, Behind::Any) {
+                Some(_) => Grown::InPlace,
+                None => self.elsewhere(to),
+            };
+        }
         if self.heap.extend(block, longer, Behind::Resident).is_some()
             || (self.drain() > 0 && self.heap.extend(block, longer, Behind::Resident).is_some())
         {
@@ -75,7 +95,7 @@ impl<O: Os> Cache<O> {
         }
         if let Some(fresh) = self.heap.extend(block, longer, Behind::Any) {
             add(&self.tally.grown_in_place, 1);
-            self.fresh_slow(fresh, longer);
+            self.fresh_slow(fresh);
             return Grown::InPlace;
         }
         if block.len >= MOVE_MIN
@@ -84,10 +104,15 @@ impl<O: Os> Cache<O> {
             add(&self.tally.grown_by_moving, 1);
             return Grown::Moved(moved);
         }
-        match self.find(to, Wish::Any) {
+        self.elsewhere(to)
+    }
+
+    /// Takes another block for the content of one.
+    pub(crate) fn elsewhere(&self, to: Block) -> Grown {
+        match self.find(to, Wish::Any, usize::MAX) {
             Some(run) => {
                 if run.found.fresh() > 0 {
-                    self.fresh_slow(run.found.fresh(), longer);
+                    self.fresh_slow(run.found.fresh());
                 }
                 Grown::Copy(run.span.start)
             }
@@ -100,7 +125,7 @@ impl<O: Os> Cache<O> {
         self.forget_untouched(block.start);
         let grown = moved.span.len - block.len;
         self.heap.finish_relocation(block, moved);
-        self.fresh_slow(moved.fresh.min(grown), moved.span.len);
+        self.fresh_slow(moved.fresh.min(grown));
     }
 
     /// Counts bytes that a growing block had to have copied.

@@ -11,6 +11,7 @@ mod free;
 mod grow;
 mod shard;
 mod slow;
+mod thin;
 mod untouched;
 
 #[cfg(test)]
@@ -23,7 +24,7 @@ use core::cell::Cell;
 
 use crate::config::{Config, Settings};
 use crate::geometry::SizeClass;
-use crate::heap::{PageHeap, Setup, Unclean};
+use crate::heap::{Growth, PageHeap, Setup, Unclean};
 use crate::limits::Limits;
 use crate::os::{self, GRANULE, Huge, Os};
 use crate::sync::{
@@ -85,6 +86,10 @@ struct Host {
 
 pub(crate) struct Cache<O: Os> {
     heap: PageHeap<O>,
+    /// Memory in small pages, for zeroed blocks that are barely touched.
+    thin: PageHeap<O>,
+    /// The kernel's page size in bytes.
+    page: AtomicUsize,
     /// Null until the first request.
     shards: AtomicPtr<Shard>,
     shard_count: AtomicUsize,
@@ -112,14 +117,20 @@ pub(crate) struct Cache<O: Os> {
 }
 
 impl<O: Os> Cache<O> {
-    pub(crate) const fn new(os: O) -> Self {
-        Self::with_reserve(os, *RESERVE.start())
+    pub(crate) const fn new(os: O) -> Self
+    where
+        O: Copy,
+    {
+        Self::with_reserve(os, os, *RESERVE.start())
     }
 
-    /// As [`Cache::new`], with `reserve_min` bytes of address space set aside at first, at least.
-    const fn with_reserve(os: O, reserve_min: usize) -> Self {
+    /// As [`Cache::new`], with `reserve_min` bytes of address space set aside at first, at least, over a kernel that is
+    /// given twice.
+    const fn with_reserve(os: O, again: O, reserve_min: usize) -> Self {
         Self {
             heap: PageHeap::new(os),
+            thin: PageHeap::new(again),
+            page: AtomicUsize::new(0),
             shards: AtomicPtr::new(core::ptr::null_mut()),
             shard_count: AtomicUsize::new(0),
             shards_in_fork: AtomicPtr::new(core::ptr::null_mut()),
@@ -175,14 +186,18 @@ impl<O: Os> Cache<O> {
             unsafe { shards.add(i).write(Shard::new()) };
         }
         let huge = facts.advice(settings.thp);
-        self.heap.start(Setup {
+        let setup = Setup {
             page: facts.page,
             huge,
             moves: facts.moving(settings.moves),
             residency: facts.residency,
             soften: facts.soften,
             reserve: facts.ram.saturating_mul(16).clamp(self.reserve_min, *RESERVE.end()),
-        });
+            growth: Growth::Any,
+        };
+        self.heap.start(setup);
+        self.start_thin(setup);
+        self.page.store(facts.page, Ordering::Relaxed);
         *host = Host { started: true };
         self.last_level_cache.store(facts.last_level_cache, Ordering::Relaxed);
         self.set_ceiling(&settings, count, facts.ram);
@@ -207,6 +222,12 @@ impl<O: Os> Cache<O> {
     pub(crate) fn last_level_cache(&self) -> usize {
         // Relaxed: a hint about speed.
         self.last_level_cache.load(Ordering::Relaxed)
+    }
+
+    /// The kernel's page size in bytes.
+    fn page(&self) -> usize {
+        // Relaxed: published by the release store of `shards`.
+        self.page.load(Ordering::Relaxed)
     }
 
     /// All shards; none before the first request.

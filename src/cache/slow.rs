@@ -1,9 +1,9 @@
 //! What a request does that this thread's stack does not serve, in the order of what it costs.
 
 use super::shard::TICK;
-use super::untouched::WORTH_A_LOOK;
+use super::untouched::{Noted, WORTH_A_LOOK};
 use super::{Cache, Handed, count::add, shard};
-use crate::geometry::{Block, SizeClass};
+use crate::geometry::{Block, Granules, SizeClass};
 use crate::heap::{Fit, Found, Run, Span, Unclean, Unit, Wish};
 use crate::os::{CHUNK, GRANULE, Os};
 use crate::sync::atomic::Ordering;
@@ -27,15 +27,25 @@ impl<O: Os> Cache<O> {
     #[cold]
     pub(crate) fn take_slow(&self, block: Block, requested: usize, zeroed: bool) -> Option<Handed> {
         self.wait_for_fork();
-        let way = if zeroed { self.zeroing.way(block.len.bytes()) } else { Way::Written };
-        let wish = if way == Way::Kernel { Wish::Zeroed } else { Wish::Any };
-        let run = self.find(block, wish)?;
-        self.note_untouched(&run, way);
-        if run.found.fresh() > 0 {
-            self.fresh_slow(run.found.fresh(), run.span.len);
-        }
+        let len = block.len.bytes();
+        let way = if zeroed { self.zeroing.way(len) } else { Way::Written };
+        let thin = if way == Way::Thin { self.take_thin(block) } else { None };
+        let run = match thin {
+            Some(run) => run,
+            None if way == Way::Written => {
+                let reach = if zeroed { len } else { self.zeroing.reach(len) };
+                let run = self.find(block, Wish::Any, reach)?;
+                self.note(&run, zeroed, len - reach);
+                run
+            }
+            None => {
+                let run = self.find(block, Wish::Zeroed, len)?;
+                self.note(&run, true, self.zeroing.absent(len));
+                run
+            }
+        };
         let turn = self.count_taken(requested);
-        if zeroed && way == Way::Kernel {
+        if way != Way::Written {
             add(&self.tally.zeroed_by_kernel, requested as u64);
         }
         Some(Handed { start: run.span.start, unclean: run.unclean, turn })
@@ -50,7 +60,12 @@ impl<O: Os> Cache<O> {
 
     /// Counts a request that was served; gives its turn.
     pub(super) fn count_taken(&self, requested: usize) -> usize {
-        let Some(shard) = self.shard() else { return 0 };
+        let Some(shard) = self.shard() else {
+            // Another thread has begun to fork meanwhile.
+            add(&self.tally.allocations_in_fork, 1);
+            add(&self.tally.live_in_fork, requested as u64);
+            return 0;
+        };
         let mut stacks = shard.lock(self.os());
         let (turn, tick) = stacks.count(requested);
         shard::bump(&shard.counts.slow_allocations, 1);
@@ -62,24 +77,27 @@ impl<O: Os> Cache<O> {
         turn
     }
 
-    /// Looks for a run everywhere.
-    pub(super) fn find(&self, block: Block, wish: Wish) -> Option<Run> {
-        let fit = Fit::aligned(block.len.bytes(), block.align);
+    /// Looks for a run everywhere. Only its leading `reach` bytes are worth resident memory from elsewhere.
+    pub(super) fn find(&self, block: Block, wish: Wish, reach: usize) -> Option<Run> {
+        let len = block.len.bytes();
+        // What is touched of a block whose end is not shall be whole chunks, so that rounds of such blocks fall on the
+        // same ones; what that leaves between two blocks is memory that neither touches.
+        let fit = Fit::aligned(len, if reach < len { block.align.max(CHUNK) } else { block.align });
         let class = SizeClass::of(block.len).filter(|_| block.align <= GRANULE);
-        if wish == Wish::Any
-            && let Some(run) = class.and_then(|c| self.steal(c)).or_else(|| self.find_resident(fit))
-        {
+        // A run that is resident to its end is wasted on a block whose end is not touched.
+        let whole = wish == Wish::Any && reach >= fit.len / 8 * 7;
+        if whole && let Some(run) = class.and_then(|c| self.steal(c)).or_else(|| self.find_resident(fit)) {
             return Some(run);
         }
         // Stacks are drained before a page is faulted in, or blocks in stacks would not serve every size.
         if self.drain() > 0
-            && wish == Wish::Any
+            && whole
             && let Some(run) = self.find_resident(fit)
         {
             return Some(run);
         }
         for retry in 0..=RETRIES {
-            if let Some(run) = self.heap.take_slow(fit, wish) {
+            if let Some(run) = self.heap.take_slow(fit, wish, reach) {
                 match run.found {
                     Found::Run => add(&self.tally.runs, 1),
                     Found::Gathered(_) => add(&self.tally.gathered, 1),
@@ -150,23 +168,34 @@ impl<O: Os> Cache<O> {
         drained
     }
 
-    /// Remembers a run that nobody has touched in part, so that its free tells what was touched.
-    fn note_untouched(&self, run: &Run, way: Way) {
-        if let Found::Fresh(bytes) = run.found
-            && run.span.len >= WORTH_A_LOOK
-            && bytes >= CHUNK
-        {
-            let credit = if way == Way::Kernel { self.zeroing.absent(run.span.len) } else { 0 };
-            let mut untouched = self.untouched.lock(self.os());
-            untouched.remember(run.span.start, credit);
-            self.heap.expect_absent(untouched.credit());
+    /// Remembers what its free will tell about a run, of which `absent` bytes are expected to stay untouched as far as
+    /// they are; and sees to the limits if some of it is fresh.
+    fn note(&self, run: &Run, zeroed: bool, absent: usize) {
+        let len = run.span.len;
+        let untouched = run.found.fresh();
+        let fresh = matches!(run.found, Found::Fresh(bytes) if bytes >= CHUNK) && len >= WORTH_A_LOOK;
+        let credit = if fresh { absent.min(untouched) } else { 0 };
+        if fresh || (zeroed && SizeClass::of(Granules(len / GRANULE)).is_none()) {
+            let mut table = self.untouched.lock(self.os());
+            let before = table.credit();
+            table.remember(run.span.start, Noted { credit, zeroed, fresh });
+            self.note_credit(before, table.credit());
+        }
+        if untouched > credit {
+            self.fresh_slow(untouched - credit);
         }
     }
 
-    /// Sees to the limits after `fresh` bytes of a run of `len` were neither resident nor moved in.
+    /// Tells the heap how much of what is handed out is expected to stay untouched, if that has changed.
+    pub(super) fn note_credit(&self, before: usize, now: usize) {
+        if before != now {
+            self.heap.expect_absent(now);
+        }
+    }
+
+    /// Sees to the limits after `fresh` bytes of a run were neither resident nor moved in.
     #[cold]
-    pub(super) fn fresh_slow(&self, fresh: usize, len: usize) {
-        let _ = len;
+    pub(super) fn fresh_slow(&self, fresh: usize) {
         // Relaxed: a statistic.
         self.tally.live_peak.fetch_max(self.live(), Ordering::Relaxed);
         if self.since_look.fetch_add(fresh, Ordering::Relaxed) + fresh > LOOK_EVERY {

@@ -1,7 +1,7 @@
-//! Which blocks were handed out untouched, so that what was not touched of them is known when they are freed.
+//! Which blocks were handed out untouched or zeroed, so that what was touched of them can be told when they are freed.
 //!
 //! There is no header and no record of blocks; this table remembers the last few hundred large ones that held
-//! memory which nobody had touched yet. Forgetting one costs speed alone.
+//! memory which nobody had touched yet, or zeros. Forgetting one costs speed alone.
 
 /// Slots. A block is remembered in the one that its address hashes to.
 const SLOTS: usize = 512;
@@ -9,10 +9,21 @@ const SLOTS: usize = 512;
 /// Blocks shorter than this are not worth a look: a huge page or two.
 pub(super) const WORTH_A_LOOK: usize = 4 << 20;
 
+/// What is known of a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Noted {
+    /// Bytes that are expected to stay untouched.
+    pub(super) credit: usize,
+    /// Whether it was handed out reading as zero, all of it.
+    pub(super) zeroed: bool,
+    /// Whether huge pages of it were untouched.
+    pub(super) fresh: bool,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Slot {
     start: usize,
-    credit: usize,
+    noted: Noted,
 }
 
 #[derive(Debug)]
@@ -23,7 +34,8 @@ pub(super) struct Untouched {
 
 impl Untouched {
     pub(super) const fn new() -> Self {
-        Self { slots: [Slot { start: 0, credit: 0 }; SLOTS], credit: 0 }
+        const EMPTY: Slot = Slot { start: 0, noted: Noted { credit: 0, zeroed: false, fresh: false } };
+        Self { slots: [EMPTY; SLOTS], credit: 0 }
     }
 
     /// Fibonacci hashing of the granule's number.
@@ -31,22 +43,23 @@ impl Untouched {
         ((start >> 12).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - SLOTS.ilog2())) % SLOTS
     }
 
-    /// Remembers the block at `start`, of which `credit` bytes are expected to stay untouched.
-    pub(super) fn remember(&mut self, start: usize, credit: usize) {
+    /// Remembers the block at `start`.
+    pub(super) fn remember(&mut self, start: usize, noted: Noted) {
         let slot = &mut self.slots[Self::slot(start)];
-        self.credit = self.credit - slot.credit + credit;
-        *slot = Slot { start, credit };
+        self.credit = self.credit - slot.noted.credit + noted.credit;
+        *slot = Slot { start, noted };
     }
 
-    /// Forgets the block at `start`; whether it was remembered.
-    pub(super) fn forget(&mut self, start: usize) -> bool {
+    /// Forgets the block at `start`, and tells what was known of it, if anything.
+    pub(super) fn forget(&mut self, start: usize) -> Option<Noted> {
         let slot = &mut self.slots[Self::slot(start)];
         if slot.start != start {
-            return false;
+            return None;
         }
-        self.credit -= slot.credit;
+        let noted = slot.noted;
+        self.credit -= noted.credit;
         *slot = Slot::default();
-        true
+        Some(noted)
     }
 
     /// Bytes handed out that are expected to stay untouched.
@@ -63,12 +76,12 @@ mod tests {
     fn credit_is_the_sum_of_what_is_remembered() {
         let mut table = Untouched::new();
         for i in 1..=10_000_usize {
-            table.remember(i * 4096, i);
+            table.remember(i * 4096, Noted { credit: i, ..Noted::default() });
         }
-        assert_eq!(table.credit(), table.slots.iter().map(|s| s.credit).sum::<usize>());
-        let remembered = (1..=10_000_usize).filter(|i| table.forget(i * 4096)).count();
+        assert_eq!(table.credit(), table.slots.iter().map(|s| s.noted.credit).sum::<usize>());
+        let remembered = (1..=10_000_usize).filter(|i| table.forget(i * 4096).is_some()).count();
         assert!(remembered > SLOTS / 2 && remembered <= SLOTS);
         assert_eq!(table.credit(), 0);
-        assert!(!table.forget(4096));
+        assert_eq!(table.forget(4096), None);
     }
 }

@@ -100,11 +100,9 @@ impl<O: Os> Cache<O> {
             self.resized(layout.size(), new.size());
             return p;
         }
-        if block.len < old_block.len {
-            return ptr::null_mut();
-        }
         let colour = p.addr() - span.start;
-        match self.grow(span, block) {
+        let shorter = block.len < old_block.len;
+        match if shorter { self.elsewhere(block) } else { self.grow(span, block) } {
             Grown::InPlace => {
                 self.resized(layout.size(), new.size());
                 p
@@ -132,8 +130,8 @@ impl<O: Os> Cache<O> {
             Grown::Copy(start) => {
                 let to = pointer(start + colour);
                 // SAFETY: as above.
-                unsafe { to.copy_from_nonoverlapping(p, layout.size()) };
-                self.copied(layout.size());
+                unsafe { to.copy_from_nonoverlapping(p, layout.size().min(new.size())) };
+                self.copied(layout.size().min(new.size()));
                 self.give(span.start, old_block.len, 0);
                 self.resized(layout.size(), new.size());
                 to

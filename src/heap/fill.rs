@@ -35,14 +35,15 @@ enum Filled {
 }
 
 impl<O: Os> PageHeap<O> {
-    /// Gives the zero parts of a window the pages of dirty memory elsewhere, as far as that is allowed and
-    /// there is any. `false` if a part of the window was lost.
-    pub(super) fn fill(&self, window: &mut Window) -> bool {
+    /// Gives the zero parts of the leading `reach` bytes of a window the pages of dirty memory elsewhere, as far as
+    /// that is allowed and there is any. `false` if a part of the window was lost.
+    pub(super) fn fill(&self, window: &mut Window, reach: usize) -> bool {
+        let reach = Span::new(window.span().start, reach.min(window.span().len));
         let mut at = 0;
         while at < window.parts().len() {
             let part = window.parts()[at];
             at += 1;
-            let target = part.span.inner(CHUNK);
+            let target = part.span.common(reach).inner(CHUNK);
             if part.state != State::Zero || target.is_empty() || !window.may_split() {
                 continue;
             }

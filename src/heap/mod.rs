@@ -21,7 +21,10 @@ pub(crate) use relocate::{Behind, Relocated};
 pub(crate) use take::{Found, Run, Unclean, Wish};
 
 use crate::os::{CHUNK, Huge, Os};
-use crate::sync::{Guard, Lock, atomic::AtomicU32};
+use crate::sync::{
+    Guard, Lock,
+    atomic::{AtomicU32, AtomicUsize, Ordering},
+};
 use pieces::Pieces;
 use region::{Kind, Regions};
 
@@ -38,6 +41,17 @@ pub(crate) struct Setup {
     pub(crate) soften: bool,
     /// Address space to set aside at first, in bytes.
     pub(crate) reserve: usize,
+    /// What more may be mapped.
+    pub(crate) growth: Growth,
+}
+
+/// How a heap may come by memory once its first reservation is full, or refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Growth {
+    /// By further reservations, and by plain mappings where those are refused.
+    Any,
+    /// Not at all: all of the heap is one reservation, and [`PageHeap::covers`] tells its blocks.
+    Never,
 }
 
 /// Bytes in each part of the books, and what has been counted since the start.
@@ -61,6 +75,27 @@ pub(crate) struct Books {
     pub(crate) softened: u64,
     pub(crate) refused_moves: u64,
     pub(crate) refused_growth: u64,
+}
+
+impl Books {
+    /// The books of two heaps together.
+    pub(crate) const fn plus(self, other: Self) -> Self {
+        Self {
+            out: self.out + other.out,
+            zero: self.zero + other.zero,
+            soft: self.soft + other.soft,
+            dirty: self.dirty + other.dirty,
+            transit: self.transit + other.transit,
+            retired: self.retired + other.retired,
+            pieces: self.pieces + other.pieces,
+            seams: self.seams + other.seams,
+            moved: self.moved + other.moved,
+            purged: self.purged + other.purged,
+            softened: self.softened + other.softened,
+            refused_moves: self.refused_moves + other.refused_moves,
+            refused_growth: self.refused_growth + other.refused_growth,
+        }
+    }
 }
 
 /// How full the heap is, in bytes.
@@ -115,6 +150,8 @@ pub(crate) struct PageHeap<O: Os> {
     inner: Lock<Inner>,
     /// Threads that are moving pages now.
     movers: AtomicU32,
+    /// Start and end of the one reservation of a heap that grows by no other; 0 before it is made.
+    bounds: [AtomicUsize; 2],
 }
 
 impl<O: Os> PageHeap<O> {
@@ -126,6 +163,7 @@ impl<O: Os> PageHeap<O> {
             residency: false,
             soften: false,
             reserve: 0,
+            growth: Growth::Any,
         };
         let inner = Inner {
             pieces: Pieces::new(),
@@ -146,7 +184,28 @@ impl<O: Os> PageHeap<O> {
             refused_moves: 0,
             refused_growth: 0,
         };
-        Self { os, inner: Lock::new(inner), movers: AtomicU32::new(0) }
+        let bounds = [const { AtomicUsize::new(0) }; 2];
+        Self { os, inner: Lock::new(inner), movers: AtomicU32::new(0), bounds }
+    }
+
+    /// Notes where the one reservation of a heap lies that grows by no other.
+    fn note_bounds(&self, inner: &Inner) {
+        if inner.setup.growth == Growth::Never
+            && let [only] = inner.regions.all()
+        {
+            // Relaxed: as in `covers`.
+            self.bounds[0].store(only.span.start, Ordering::Relaxed);
+            self.bounds[1].store(only.span.end(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether `address`, which lies in a block of this heap or of another, lies in one of this heap, if that is one
+    /// reservation.
+    #[inline]
+    pub(crate) fn covers(&self, address: usize) -> bool {
+        // Relaxed: whoever has a block of this heap came by it after the bounds were written.
+        let [start, end] = &self.bounds;
+        address >= start.load(Ordering::Relaxed) && address < end.load(Ordering::Relaxed)
     }
 
     pub(crate) fn os(&self) -> &O {
@@ -200,6 +259,28 @@ impl<O: Os> PageHeap<O> {
         let tail = Span::between(block.start + keep, block.end());
         inner.insert(tail, State::Dirty);
         inner.out -= tail.len;
+        true
+    }
+
+    /// Takes back a block, or the end of one from `keep` bytes on, and purges it at once. `false` if a node for an end
+    /// cannot be had, and nothing has changed.
+    pub(crate) fn give_purged(&self, block: Span, keep: usize) -> bool {
+        let mut inner = self.enter();
+        if keep > 0 && !inner.ensure_spare(&self.os) {
+            return false;
+        }
+        let span = Span::between(block.start + keep, block.end());
+        inner.note_peak();
+        inner.out -= span.len;
+        inner.transit += span.len;
+        inner.loose += usize::from(keep > 0);
+        inner.operations += 1;
+        drop(inner);
+        let purged = self.os.purge(span.start, span.len).is_ok();
+        let mut inner = self.reenter();
+        inner.settle(span, if purged { State::Zero } else { State::Dirty });
+        inner.purged += if purged { span.len as u64 } else { 0 };
+        inner.operations -= 1;
         true
     }
 
@@ -346,6 +427,9 @@ impl Inner {
 
     /// Sets more address space aside, or maps `len` bytes outright; `false` if the kernel refuses both.
     fn add_region<O: Os>(&mut self, fit: Fit, os: &O) -> bool {
+        if self.setup.growth == Growth::Never && !self.regions.all().is_empty() {
+            return false;
+        }
         let Some(wanted) = fit.len.checked_add(fit.modulus.max(CHUNK)) else { return false };
         let Some(wanted) = wanted.checked_next_multiple_of(CHUNK) else { return false };
         let align = CHUNK.max(fit.modulus);
@@ -364,7 +448,7 @@ impl Inner {
             }
             let _ = os.unmap(start, reserve);
         }
-        self.add_plain(wanted, align, os)
+        self.setup.growth == Growth::Any && self.add_plain(wanted, align, os)
     }
 
     /// Maps accessible memory outright: as much as an eighth of what is open, or just enough.

@@ -59,7 +59,7 @@ impl<O: Os> PageHeap<O> {
             return None;
         }
         drop(inner);
-        if !self.fill(&mut window) {
+        if !self.fill(&mut window, usize::MAX) {
             self.settle_window(self.reenter(), &window);
             return None;
         }
@@ -92,7 +92,7 @@ impl<O: Os> PageHeap<O> {
         drop(inner);
         let moved = self.move_live(block, &mut window, start)?;
         // What did not move is filled as any new run is.
-        if !self.fill(&mut window) {
+        if !self.fill(&mut window, usize::MAX) {
             self.copy_home(moved, block.start, start);
             self.settle_window(self.reenter(), &window);
             return None;

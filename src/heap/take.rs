@@ -174,19 +174,21 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Takes a run, whatever it costs: over pieces of several states, opening or mapping address space,
-    /// moving pages in. `None` if the kernel refuses.
-    pub(crate) fn take_slow(&self, fit: Fit, wish: Wish) -> Option<Run> {
+    /// moving pages in. `None` if the kernel refuses. Pages are moved only under the leading `reach` bytes, since
+    /// the rest is not expected to be touched.
+    pub(crate) fn take_slow(&self, fit: Fit, wish: Wish, reach: usize) -> Option<Run> {
         let mut inner = self.enter();
         if !inner.ensure_spare(&self.os) {
             return None;
         }
-        let start = match inner.plan(fit, wish) {
+        let start = match inner.plan(fit, wish, reach) {
             Some(start) => start,
             None => {
                 if !inner.add_region(fit, &self.os) {
                     return None;
                 }
-                inner.plan(fit, wish)?
+                self.note_bounds(&inner);
+                inner.plan(fit, wish, reach)?
             }
         };
         let mut window = inner.claim_window(Span::new(start, fit.len));
@@ -197,10 +199,10 @@ impl<O: Os> PageHeap<O> {
             return None;
         }
         drop(inner);
-        if wish == Wish::Any && !self.fill(&mut window) {
+        if wish == Wish::Any && !self.fill(&mut window, reach) {
             // A piece of the window is lost for ever: give back the rest and do without moves.
             self.settle_window(self.reenter(), &window);
-            return self.take_slow(fit, Wish::Zeroed);
+            return self.take_slow(fit, Wish::Zeroed, 0);
         }
         Some(self.hand_out(&window))
     }
@@ -295,47 +297,54 @@ impl<O: Os> PageHeap<O> {
 impl Inner {
     /// Chooses where a run shall lie: the window with most resident memory in it for [`Wish::Any`], with none
     /// for [`Wish::Zeroed`] if there is one.
-    fn plan(&self, fit: Fit, wish: Wish) -> Option<usize> {
+    fn plan(&self, fit: Fit, wish: Wish, reach: usize) -> Option<usize> {
         let dirty = [State::Dirty, State::Soft, State::Inherited];
         if wish == Wish::Any
-            && let Some(start) = self.best_window(&dirty, fit)
+            && let Some(start) = self.best_window(&dirty, fit, reach)
         {
             return Some(start);
         }
         if let Some((_, start)) = self.pieces.best_fit(State::Zero, fit) {
             return Some(start);
         }
-        if let Some(start) = self.best_window(&[State::Zero], fit) {
+        if let Some(start) = self.best_window(&[State::Zero], fit, fit.len) {
             return Some(start);
         }
         if let Some((_, start)) = self.pieces.best_fit(State::Closed, fit) {
             return Some(start);
         }
-        self.best_window(&dirty, fit)
+        self.best_window(&dirty, fit, reach)
     }
 
-    /// The window around the longest pieces of some states that holds most bytes of these states.
-    fn best_window(&self, states: &[State], fit: Fit) -> Option<usize> {
-        let mut best: Option<(usize, usize)> = None;
+    /// The window around the longest pieces of some states that holds most bytes of these states in its leading
+    /// `reach` bytes and, among such, fewest behind them.
+    fn best_window(&self, states: &[State], fit: Fit, reach: usize) -> Option<usize> {
+        let reach = reach.min(fit.len);
+        let mut best: Option<((usize, usize), usize)> = None;
         for &state in states {
             let mut below = (usize::MAX, usize::MAX);
             for _ in 0..CANDIDATES {
                 let Some(index) = self.pieces.longest_below(state, below) else { break };
                 let span = self.pieces.span(index);
                 below = (span.len, span.start);
-                if best.is_some_and(|(most, _)| most >= span.len.saturating_mul(4)) {
+                if best.is_some_and(|((most, _), _)| most >= span.len.saturating_mul(4)) {
                     break;
                 }
                 let extent = self.extent(index, fit);
+                // Where the piece ends as the reach does, where either begins or ends, and where there is room last.
+                let behind = span.end().saturating_add(fit.len - reach);
                 let starts = [
+                    fit.last_before(behind).filter(|&s| s >= extent.start && s + fit.len <= extent.end()),
                     fit.first_from(span.start).filter(|&s| s.saturating_add(fit.len) <= extent.end()),
                     fit.last_before(span.end()).filter(|&s| s >= extent.start),
                     fit.last_before(extent.end()).filter(|&s| s >= extent.start),
                 ];
                 for start in starts.into_iter().flatten() {
-                    let held = self.held(Span::new(start, fit.len), states);
-                    if held > 0 && best.is_none_or(|(most, _)| held > most) {
-                        best = Some((held, start));
+                    let lead = self.held(Span::new(start, reach), states);
+                    let rest = self.held(Span::between(start + reach, start + fit.len), states);
+                    let score = (lead, fit.len - rest);
+                    if lead > 0 && best.is_none_or(|(most, _)| score > most) {
+                        best = Some((score, start));
                     }
                 }
             }

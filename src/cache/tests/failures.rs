@@ -36,7 +36,8 @@ impl Load {
                 ops.push(Op::Allocate { size, align: 8, zeroed: turn == 3 });
             }
             ops.push(Op::FreeEvery { nth: 2 });
-            ops.push(Op::Allocate { size: 17 * MIB, align: 64, zeroed: false });
+            // Each time of another length, of which nothing has been learned: how far it will be touched, say.
+            ops.push(Op::Allocate { size: (17 + 4 * round) * MIB, align: 64, zeroed: false });
             ops.push(Op::Allocate { size: 5 * MIB, align: 64, zeroed: false });
             for size in [22, 29, 37] {
                 // The block before the last, which has a neighbour.
@@ -121,6 +122,10 @@ fn loads(from: u64) -> impl Iterator<Item = Load> {
     (from..from + u64::from(times(2))).map(move |seed| new[seed as usize % 2](seed, Config::new()))
 }
 
+fn moving_loads() -> impl Iterator<Item = Load> {
+    (1..=u64::from(times(2))).map(|seed| Load::moving(seed, Config::new()))
+}
+
 #[test]
 fn the_loads_of_the_sweeps_make_every_call() {
     let plans = [Load::new(1, Config::new()), Load::moving(2, Config::new()), Load::plain(1, Config::new())];
@@ -168,7 +173,7 @@ const MOVES: [MoveFailure; 4] =
 
 #[test]
 fn every_move_fails_once() {
-    for load in loads(1) {
+    for load in moving_loads() {
         for failure in MOVES {
             assert!(load.sweep(Some(Call::Move), |os| os.fail_moves_by(failure)) > 0);
         }
@@ -177,7 +182,7 @@ fn every_move_fails_once() {
 
 #[test]
 fn every_plug_fails_once_after_moves_and_remappings_that_fail() {
-    for load in loads(1) {
+    for load in moving_loads() {
         let failed = load.sweep(Some(Call::Plug), |os| {
             os.fail(Call::Move, When::Every(2), libc::ENOMEM);
             os.fail(Call::Heal, When::Every(2), libc::ENOMEM);
@@ -219,7 +224,7 @@ fn calls_fail_every_so_often_in_every_manner() {
 
 #[test]
 fn an_old_kernel_refuses_to_move_several_vmas_at_once() {
-    for load in loads(1) {
+    for load in moving_loads() {
         let quiet = load.run(|os| os.refuse_moves_of_several_vmas(true));
         assert_eq!(quiet.refused, 0);
         assert!(quiet.calls(Call::Move) > 0);

@@ -17,7 +17,7 @@ use crate::os::fake::{Access, Fake};
 use crate::os::{CHUNK, Linux, Os};
 
 /// A kernel that a model can be run over.
-pub(super) trait World: Os {
+pub(super) trait World: Os + Clone {
     /// Compares a free piece with what the kernel knows.
     fn check_piece(&self, span: Span, state: State, deep: bool);
     /// Compares the shift of a chunk, in chunks, with what the kernel knows.
@@ -100,7 +100,7 @@ pub(super) struct Model<O: World> {
 
 impl<O: World> Model<O> {
     pub(super) fn new(os: O, reserve: usize, config: Config) -> Self {
-        let cache = Box::new(Cache::with_reserve(os, reserve));
+        let cache = Box::new(Cache::with_reserve(os.clone(), os, reserve));
         Self {
             cache,
             config,
@@ -235,15 +235,19 @@ impl<O: World> Model<O> {
         }
         blocks.sort_by_key(|b| b.start);
         let os = self.os();
-        self.cache.heap.audit(
-            &blocks,
-            |span, state| os.check_piece(span, state, deep),
-            |at, shift| os.check_chunk(at, shift),
-        );
+        let (thin, thick) = blocks.iter().partition::<Vec<_>, _>(|block| self.cache.is_thin(**block));
+        for (heap, blocks) in [(&self.cache.heap, thick), (&self.cache.thin, thin)] {
+            heap.audit(
+                &blocks,
+                |span, state| os.check_piece(span, state, deep),
+                |at, shift| os.check_chunk(at, shift),
+            );
+        }
         os.check_all();
         let snapshot = self.cache.snapshot();
         assert_eq!(snapshot.stacked, blocks.iter().map(|b| b.len).sum::<usize>() - out);
-        assert_eq!(snapshot.allocations - snapshot.frees, live as u64, "every free is of an allocation");
+        let (allocated, freed) = (snapshot.allocations, snapshot.frees);
+        assert_eq!(allocated, freed + live as u64, "every free is of an allocation");
         assert!(snapshot.stacked <= snapshot.shards * super::super::SHARD_BYTES_MAX);
     }
 
@@ -253,11 +257,11 @@ impl<O: World> Model<O> {
         assert_eq!(self.cache.live(), 0, "bytes requested and not freed");
         self.cache.drain();
         self.audit(true);
-        assert_eq!(self.cache.heap.books().out, 0);
+        assert_eq!(self.cache.snapshot().books.out, 0);
         if released {
             self.cache.release();
             self.audit(true);
-            let books = self.cache.heap.books();
+            let books = self.cache.snapshot().books;
             assert_eq!((books.dirty, books.soft), (0, 0), "all is purged: {books:?}");
             assert_eq!(self.cache.cached_bytes(), 0);
         }

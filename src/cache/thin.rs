@@ -1,0 +1,53 @@
+//! Zeroed blocks that are barely touched: memory in small pages, none of which outlives its block.
+//!
+//! Why it is here: the first touch of a huge page takes a hundred times as long as that of a small one, and makes two
+//! megabytes resident for a word. Blocks whose kind has been seen to be touched here and there alone
+//! (`zeroing` keeps count) come from a page heap of their own, whose memory is advised against huge pages. What is
+//! free in it is untouched: a block is purged when it is freed, which costs little where little was touched.
+//! Never here: blocks of a class. Those lie in stacks, and all that lies in stacks is the heap's.
+
+use super::Cache;
+use super::count::add;
+use crate::geometry::{Block, Granules, SizeClass};
+use crate::heap::{Fit, Growth, Run, Setup, Span, Wish};
+use crate::os::{GRANULE, Huge, Os};
+
+impl<O: Os> Cache<O> {
+    /// Tells the heap of small pages about its host, which is also the heap's as far as `setup` says.
+    pub(super) fn start_thin(&self, setup: Setup) {
+        self.thin.start(Setup { huge: Huge::Forbid, moves: false, growth: Growth::Never, ..setup });
+    }
+
+    /// Takes a block of untouched small pages, if there is address space for it.
+    pub(super) fn take_thin(&self, block: Block) -> Option<Run> {
+        // Where the kernel's pages are larger than a granule, neighbours share them and neither can be purged whole.
+        if SizeClass::of(block.len).is_some() || self.page() != GRANULE {
+            return None;
+        }
+        let run = self.thin.take_slow(Fit::aligned(block.len.bytes(), block.align), Wish::Zeroed, 0)?;
+        add(&self.tally.misses, 1);
+        add(&self.tally.thin, 1);
+        Some(run)
+    }
+
+    /// Whether a block lies in small pages.
+    pub(super) fn is_thin(&self, block: Span) -> bool {
+        self.thin.covers(block.start)
+    }
+
+    /// Takes back a block of small pages, and learns now and then how many of them were touched.
+    pub(super) fn give_thin(&self, span: Span) {
+        if self.zeroing.samples(span.len)
+            && let Some(resident) = self.os().resident(span.start, span.len)
+        {
+            self.zeroing.learn_thin(span.len, resident);
+        }
+        self.thin.give_purged(span, 0);
+    }
+
+    /// Makes a block of small pages shorter in place. `false` if it cannot be, and nothing has changed: a block of a
+    /// class may not be one.
+    pub(super) fn shrink_thin(&self, block: Span, keep: Granules) -> bool {
+        SizeClass::of(keep).is_none() && self.thin.give_purged(block, keep.bytes())
+    }
+}

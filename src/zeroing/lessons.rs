@@ -1,0 +1,274 @@
+//! What blocks of each length were touched like, of late: what the choice of a way to make zeros learns from.
+//!
+//! Three shares are kept for lengths of about the same size: of the chunks that were touched (what untouched huge pages
+//! cost), of the pages (what zeroing all of a block is worth), and how far from its start a block was touched (a
+//! vector with more room than content leaves its end alone). All are hints about speed and memory: each is an atomic by
+//! itself, and a lost update costs nothing that the next lesson does not mend.
+
+use super::Way;
+use crate::sync::process::{AtomicU8, Ordering::Relaxed};
+
+/// Up to this many bytes a block is zeroed where it is: it fits in a huge page that its first touch makes
+/// resident as a whole anyhow, and a `memset` of it costs less than that fault.
+const ALWAYS_WRITTEN: usize = 2 << 20;
+
+/// Lengths are told apart by quarters of a power of two.
+const LENGTHS: usize = 48 * 4;
+
+/// Nothing known yet.
+const UNKNOWN: u8 = u8::MAX;
+
+/// What a share of one is written as.
+const WHOLE: usize = 240;
+
+/// Up to this share of its pages touched, a block is cheaper in small pages that the kernel makes one by one: a fault
+/// takes 1.7 µs (measured), which is as long as zeroing 25 pages at 60 GB/s.
+const THIN: usize = WHOLE / 30;
+
+/// Every so often a length that is written, though much of it stays untouched, is left to the kernel to see whether
+/// whole chunks of it do.
+const LOOK_AGAIN: u8 = 32;
+
+/// Every so often a block that was zeroed here is looked at when it is freed.
+const SAMPLE_EVERY: u8 = 8;
+
+/// How many samples are not believed after a block in small pages has turned out to be touched all over: samples
+/// mistake written zeros for untouched memory.
+const DISTRUST: u8 = 64;
+
+#[derive(Debug)]
+struct Lesson {
+    /// Share of the chunks of a zeroed block that was touched.
+    chunks: AtomicU8,
+    /// Share of its pages.
+    pages: AtomicU8,
+    /// Share of a block, from its start, beyond which nothing was touched.
+    reach: AtomicU8,
+    /// Samples yet to be disbelieved.
+    distrust: AtomicU8,
+    turns: AtomicU8,
+}
+
+#[expect(clippy::declare_interior_mutable_const, reason = "the initial value of an array's elements")]
+const NEW: Lesson = Lesson {
+    chunks: AtomicU8::new(UNKNOWN),
+    pages: AtomicU8::new(UNKNOWN),
+    reach: AtomicU8::new(UNKNOWN),
+    distrust: AtomicU8::new(0),
+    turns: AtomicU8::new(0),
+};
+
+#[derive(Debug)]
+pub(crate) struct Zeroing {
+    lessons: [Lesson; LENGTHS],
+}
+
+/// `part` of `whole` as a share, rounded up.
+fn share(part: usize, whole: usize) -> usize {
+    part.min(whole).saturating_mul(WHOLE).div_ceil(whole.max(1))
+}
+
+/// A quarter of what is new: four blocks change its mind.
+fn blend(place: &AtomicU8, share: usize) {
+    let now = match place.load(Relaxed) {
+        UNKNOWN => share,
+        before if usize::from(before) > share => (usize::from(before) * 3 + share) / 4,
+        before => (usize::from(before) * 3 + share).div_ceil(4),
+    };
+    place.store(now as u8, Relaxed);
+}
+
+impl Zeroing {
+    pub(crate) const fn new() -> Self {
+        Self { lessons: [NEW; LENGTHS] }
+    }
+
+    fn of(&self, len: usize) -> &Lesson {
+        let log = len.max(4).ilog2();
+        &self.lessons[((log * 4) as usize + (len >> (log - 2) & 3)).min(LENGTHS - 1)]
+    }
+
+    /// Decides for a block of `len` bytes that shall read as zero.
+    pub(crate) fn way(&self, len: usize) -> Way {
+        if len <= ALWAYS_WRITTEN {
+            return Way::Written;
+        }
+        let lesson = self.of(len);
+        let (chunks, pages) = (lesson.chunks.load(Relaxed), lesson.pages.load(Relaxed));
+        if chunks == UNKNOWN {
+            return Way::Kernel;
+        }
+        if usize::from(pages) <= THIN && lesson.distrust.load(Relaxed) == 0 {
+            return Way::Thin;
+        }
+        if usize::from(chunks) < WHOLE / 2 {
+            return Way::Kernel;
+        }
+        let looks = usize::from(pages) < WHOLE / 2;
+        if looks && lesson.turns.load(Relaxed) % LOOK_AGAIN == LOOK_AGAIN - 1 {
+            lesson.turns.fetch_add(1, Relaxed);
+            return Way::Kernel;
+        }
+        Way::Written
+    }
+
+    /// How many bytes of a zeroed block of `len` that is handed out untouched are expected to stay so.
+    pub(crate) fn absent(&self, len: usize) -> usize {
+        match self.of(len).chunks.load(Relaxed) {
+            UNKNOWN => 0,
+            touched => len - (len / WHOLE * usize::from(touched)).min(len),
+        }
+    }
+
+    /// How far from its start a block of `len` is expected to be touched, in bytes.
+    pub(crate) fn reach(&self, len: usize) -> usize {
+        match self.of(len).reach.load(Relaxed) {
+            UNKNOWN => len,
+            reach => (len / WHOLE + 1).saturating_mul(usize::from(reach)).min(len),
+        }
+    }
+
+    /// Whether a zeroed block of `len` that is freed now is to be looked at.
+    pub(crate) fn samples(&self, len: usize) -> bool {
+        let lesson = self.of(len);
+        let turn = lesson.turns.fetch_add(1, Relaxed);
+        lesson.pages.load(Relaxed) == UNKNOWN || turn.is_multiple_of(SAMPLE_EVERY)
+    }
+
+    /// Learns that of a zeroed block of `len` bytes that was handed out untouched, `resident` of `seen` bytes, in whole
+    /// chunks, have been touched.
+    pub(crate) fn learn_chunks(&self, len: usize, resident: usize, seen: usize) {
+        blend(&self.of(len).chunks, share(resident, seen));
+    }
+
+    /// Learns that of a zeroed block of `len` bytes `hits` of the `seen` pages that were looked at hold something.
+    pub(crate) fn learn_pages(&self, len: usize, hits: usize, seen: usize) {
+        let lesson = self.of(len);
+        match lesson.distrust.load(Relaxed) {
+            0 => blend(&lesson.pages, share(hits, seen)),
+            left => lesson.distrust.store(left - 1, Relaxed),
+        }
+    }
+
+    /// Learns that of a block of `len` bytes in small pages `resident` have been touched.
+    pub(crate) fn learn_thin(&self, len: usize, resident: usize) {
+        let lesson = self.of(len);
+        let touched = share(resident, len);
+        if touched <= THIN {
+            blend(&lesson.pages, touched);
+            return;
+        }
+        lesson.pages.store(touched as u8, Relaxed);
+        lesson.distrust.store(DISTRUST, Relaxed);
+    }
+
+    /// Learns that a block of `len` bytes was touched up to `end` and not beyond.
+    pub(crate) fn learn_reach(&self, len: usize, end: usize) {
+        let reach = &self.of(len).reach;
+        let now = share(end, len);
+        match reach.load(Relaxed) {
+            // Too much costs memory for a while, too little faults.
+            before if before != UNKNOWN && usize::from(before) > now => blend(reach, now),
+            _ => reach.store(now as u8, Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn small_blocks_are_written_and_unknown_ones_left_to_the_kernel() {
+        let zeroing = Zeroing::new();
+        assert_eq!(zeroing.way(MIB), Way::Written);
+        assert_eq!(zeroing.way(8 * MIB), Way::Kernel);
+        assert_eq!(zeroing.absent(8 * MIB), 0);
+        assert_eq!(zeroing.reach(8 * MIB), 8 * MIB);
+    }
+
+    #[test]
+    fn what_is_touched_densely_is_written() {
+        let zeroing = Zeroing::new();
+        zeroing.learn_chunks(8 * MIB, 8 * MIB, 8 * MIB);
+        zeroing.learn_pages(8 * MIB, 64, 64);
+        for _ in 0..512 {
+            assert_eq!(zeroing.way(8 * MIB), Way::Written);
+            let _ = zeroing.samples(8 * MIB);
+        }
+    }
+
+    #[test]
+    fn what_is_touched_here_and_there_is_looked_at_again_now_and_then() {
+        let zeroing = Zeroing::new();
+        zeroing.learn_chunks(8 * MIB, 8 * MIB, 8 * MIB);
+        zeroing.learn_pages(8 * MIB, 6, 64);
+        let ways = (0..64).map(|_| {
+            let _ = zeroing.samples(8 * MIB);
+            zeroing.way(8 * MIB)
+        });
+        assert_eq!(ways.filter(|&way| way == Way::Kernel).count(), 2);
+    }
+
+    #[test]
+    fn whose_chunks_stay_untouched_is_left_to_the_kernel() {
+        let zeroing = Zeroing::new();
+        zeroing.learn_chunks(64 * MIB, 16 * MIB, 64 * MIB);
+        zeroing.learn_pages(64 * MIB, 16, 64);
+        assert_eq!(zeroing.way(64 * MIB), Way::Kernel);
+        assert_eq!(zeroing.absent(64 * MIB), 64 * MIB - 64 * MIB / WHOLE * 60);
+    }
+
+    #[test]
+    fn what_is_barely_touched_gets_small_pages_until_it_is_not() {
+        let zeroing = Zeroing::new();
+        zeroing.learn_chunks(6 * MIB, 6 * MIB, 6 * MIB);
+        zeroing.learn_pages(6 * MIB, 1, 64);
+        assert_eq!(zeroing.way(6 * MIB), Way::Thin);
+        zeroing.learn_thin(6 * MIB, 16 << 12);
+        assert_eq!(zeroing.way(6 * MIB), Way::Thin);
+        zeroing.learn_thin(6 * MIB, 6 * MIB);
+        assert_eq!(zeroing.way(6 * MIB), Way::Written);
+    }
+
+    #[test]
+    fn samples_that_called_dense_zeros_untouched_are_not_believed_for_a_while() {
+        let zeroing = Zeroing::new();
+        zeroing.learn_chunks(6 * MIB, 6 * MIB, 6 * MIB);
+        zeroing.learn_pages(6 * MIB, 0, 64);
+        zeroing.learn_thin(6 * MIB, 6 * MIB);
+        for _ in 0..DISTRUST {
+            zeroing.learn_pages(6 * MIB, 0, 64);
+            assert_eq!(zeroing.way(6 * MIB), Way::Written);
+        }
+    }
+
+    #[test]
+    fn the_reach_grows_at_once_and_shrinks_slowly() {
+        let zeroing = Zeroing::new();
+        let near = |bytes: usize, wanted: usize| bytes >= wanted && bytes <= wanted + wanted / 32;
+        zeroing.learn_reach(64 * MIB, 32 * MIB);
+        assert!(near(zeroing.reach(64 * MIB), 32 * MIB));
+        zeroing.learn_reach(64 * MIB, 64 * MIB);
+        assert_eq!(zeroing.reach(64 * MIB), 64 * MIB);
+        zeroing.learn_reach(64 * MIB, 32 * MIB);
+        assert!(zeroing.reach(64 * MIB) > 48 * MIB);
+        for _ in 0..40 {
+            zeroing.learn_reach(64 * MIB, 32 * MIB);
+        }
+        assert!(near(zeroing.reach(64 * MIB), 32 * MIB));
+    }
+
+    #[test]
+    fn lengths_of_about_the_same_size_learn_together() {
+        let zeroing = Zeroing::new();
+        zeroing.learn_reach(64 * MIB, 32 * MIB);
+        assert!(zeroing.reach(64 * MIB + 4096) < 64 * MIB);
+        assert_eq!(zeroing.reach(96 * MIB), 96 * MIB);
+        for len in [0, 1, 2, 3, 4, 5, usize::MAX] {
+            assert_eq!(zeroing.reach(len), len);
+        }
+    }
+}
