@@ -47,36 +47,34 @@ const CLASS_TOP: usize = CHUNK / GRANULE;
 
 impl SizeClass {
     /// How many classes there are.
-    pub(crate) const COUNT: usize = class_index(CLASS_TOP) as usize + 1;
+    pub(crate) const COUNT: usize = Self::of_at_least(CLASS_TOP + 1).0 as usize + 1;
 
     /// The class whose blocks are exactly `len` long, which is a length that [`Block::of`] gave.
     #[inline]
     pub(crate) const fn of(len: Granules) -> Option<Self> {
-        if len.0 > CLASS_TOP + 1 { None } else { Some(Self(class_index(len.0 - 1))) }
+        if len.0 > CLASS_TOP + 1 { None } else { Some(Self::of_at_least(len.0)) }
+    }
+
+    /// The class of blocks of at least `granules`, which are two at least and `CLASS_TOP + 1` at most.
+    #[inline]
+    const fn of_at_least(granules: usize) -> Self {
+        let octave = octave(granules);
+        Self(((octave << STEPS_LOG2) as usize + ((granules - 2) >> octave)) as u8)
     }
 
     /// The length of this class's blocks. Lengths lie one granule above sixteenths of powers of two, because
     /// a power of two is what most requests are, and the colour takes the granule.
     #[inline]
     pub(crate) const fn len(self) -> Granules {
-        let index = self.0 as usize;
-        if index <= CLASS_BASE {
-            return Granules(index + 1);
-        }
-        let (octave, step) = ((index - CLASS_BASE - 1) / CLASS_BASE, (index - CLASS_BASE - 1) % CLASS_BASE);
-        Granules(((CLASS_BASE + step + 1) << octave) + 1)
+        let octave = (self.0 >> STEPS_LOG2).saturating_sub(1) as usize;
+        Granules(((self.0 as usize - (octave << STEPS_LOG2) + 1) << octave) + 1)
     }
 }
 
-/// The class of blocks of at least `m + 1` granules, `m <= CLASS_TOP`.
+/// By how much lengths of about `granules`, two at least, differ from class to class, as a power of two.
 #[inline]
-const fn class_index(m: usize) -> u8 {
-    if m <= CLASS_BASE {
-        return m as u8;
-    }
-    let octave = (m - 1).ilog2() - STEPS_LOG2;
-    // The steps of the first octave begin at `CLASS_BASE`, which is where its classes begin, but for one.
-    ((octave << STEPS_LOG2) as usize + ((m - 1) >> octave) + 1) as u8
+const fn octave(granules: usize) -> u32 {
+    ((granules - 2) | CLASS_BASE).ilog2() - STEPS_LOG2
 }
 
 /// What a large request occupies.
@@ -95,12 +93,15 @@ impl Block {
         let (size, align) = (layout.size(), layout.align());
         // `Layout` keeps the size under isize::MAX, so this cannot overflow.
         let (room, align) = if align < GRANULE { (COLOUR_ROOM, GRANULE) } else { (0, align) };
+        // Two at least: a class of one granule would serve next to nothing.
         let granules = (size + room).div_ceil(GRANULE);
+        let granules = if granules < 2 { 2 } else { granules };
         if granules > GRANULES_MAX {
             return None;
         }
         let len = if granules <= CLASS_TOP + 1 {
-            SizeClass(class_index(granules.saturating_sub(1))).len()
+            let octave = octave(granules);
+            Granules(((((granules - 2) >> octave) + 1) << octave) + 1)
         } else {
             Granules(granules)
         };
