@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "GlobalAlloc is an unsafe trait, and blocks that change sides are copied")]
 
 mod large;
+mod small;
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr;
@@ -148,8 +149,12 @@ unsafe impl<S: GlobalAlloc> GlobalAlloc for NAlloc<S> {
         if is_large(layout, self.config.begins_large()) {
             return ENGINE.deallocate(p, layout);
         }
-        // SAFETY: as our caller promised; the small side served this layout (G1).
-        unsafe { self.small.dealloc(p, layout) }
+        if small::is_plain(&self.config) {
+            // SAFETY: as our caller promised; the small side served this layout (G1).
+            return unsafe { self.small.dealloc(p, layout) };
+        }
+        // SAFETY: as above.
+        unsafe { self.dealloc_small_slow(p, layout) }
     }
 
     unsafe fn realloc(&self, p: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
@@ -158,18 +163,14 @@ unsafe impl<S: GlobalAlloc> GlobalAlloc for NAlloc<S> {
         match (is_large(layout, from), is_large(new, from)) {
             (true, true) => ENGINE.reallocate(p, layout, new),
             // SAFETY: as our caller promised; the small side served this layout and serves the new one (G1).
-            (false, false) => unsafe { self.small.realloc(p, layout, new_size) },
+            (false, false) if small::is_plain(&self.config) => unsafe {
+                self.small.realloc(p, layout, new_size)
+            },
+            // SAFETY: as above.
+            (false, false) => unsafe { self.realloc_small_slow(p, layout, new) },
             _ => {
-                // SAFETY: `new` has the size that our caller promised is not zero; both blocks are as long as
-                // what is copied, and a new block does not overlap one that is still owned.
-                unsafe {
-                    let to = self.alloc(new);
-                    if !to.is_null() {
-                        to.copy_from_nonoverlapping(p, layout.size().min(new_size));
-                        self.dealloc(p, layout);
-                    }
-                    to
-                }
+                // SAFETY: as our caller promised.
+                unsafe { self.replace(p, layout, new) }
             }
         }
     }

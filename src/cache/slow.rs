@@ -60,7 +60,7 @@ impl<O: Os> Cache<O> {
 
     /// Counts a request that was served; gives its turn.
     pub(super) fn count_taken(&self, requested: usize) -> usize {
-        let Some(shard) = self.shard() else {
+        let Some(shard) = self.shard_slow() else {
             // Another thread has begun to fork meanwhile.
             add(&self.tally.allocations_in_fork, 1);
             add(&self.tally.live_in_fork, requested as u64);

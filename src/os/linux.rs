@@ -345,6 +345,14 @@ impl InUse {
     }
 }
 
+/// Writes zeros over a range that its caller owns, whole, and to which it has no reference.
+pub(super) fn wipe(addr: usize, len: usize) {
+    let to: *mut u8 = core::ptr::with_exposed_provenance_mut(addr);
+    // SAFETY: the caller owns the range, which is accessible (O2).
+    let bytes = unsafe { core::slice::from_raw_parts_mut(to, len) };
+    super::private::wipe(bytes);
+}
+
 /// Writes one line to standard error and ends the process.
 pub(crate) fn die(parts: &[&str]) -> ! {
     Linux.say(parts);

@@ -143,6 +143,12 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// Gives huge-page advice for a mapped or reserved range.
     fn advise(&self, addr: usize, len: usize, huge: Huge) -> Outcome;
 
+    /// Writes zeros over a range that is ours, of any length, which the compiler may not leave out however soon the range
+    /// is forgotten.
+    fn wipe(&self, addr: usize, len: usize) {
+        linux::wipe(addr, len);
+    }
+
     /// How many bytes of the range are resident now, or `None` where the kernel does not tell. A hint about
     /// speed only: resident pages may be zero ones, absent ones may be dirty and swapped.
     fn resident(&self, addr: usize, len: usize) -> Option<usize>;
