@@ -208,7 +208,7 @@ impl<O: Os> Cache<O> {
         }
         limits.allocated(0, level.out_max, level.out);
         let excess = limits.excess(level.out, level.dirty);
-        let unit = if limits.ceiling().is_some() { Unit::Pages } else { Unit::Chunks };
+        let unit = limits.unit();
         drop(limits);
         if excess > 0 {
             self.heap.purge(excess, unit);
@@ -227,23 +227,43 @@ impl<O: Os> Cache<O> {
         let mut limits = self.limits.lock(self.os());
         let ended = limits.allocated(bytes, level.out_max, level.out);
         let excess = limits.excess(level.out, level.dirty);
+        let unit = limits.unit();
         drop(limits);
         if ended {
             self.heap.begin_window();
         }
         if excess > 0 {
-            self.heap.purge(excess.min(SLICE), Unit::Chunks);
+            self.heap.purge(excess.min(SLICE), unit);
         }
     }
 
-    /// Looks at what the container or host has left.
+    /// Looks at what the container or host has left, and gives up what it needs back.
     #[cold]
-    fn look_slow(&self) {
+    pub(super) fn look_slow(&self) {
         // Relaxed: as in `tick_slow`.
         self.since_look.store(0, Ordering::Relaxed);
-        self.last_look.store(self.os().now(), Ordering::Relaxed);
-        if let Some(room) = self.os().room() {
-            self.limits.lock(self.os()).room(room.limit, room.left);
+        let now = self.os().now();
+        self.last_look.store(now, Ordering::Relaxed);
+        let room = self.os().room(self.heap.closed() + self.thin.closed());
+        let strain = self.os().strain();
+        let free = self.cached_bytes();
+        let mut limits = self.limits.lock(self.os());
+        if let Some(room) = room {
+            limits.room(room.limit, room.left);
         }
+        limits.strain(now, strain, room.map(|room| (room.limit, room.left)), free);
+        let pressed = limits.pressed();
+        drop(limits);
+        if pressed > 0 {
+            self.give_up(pressed);
+        }
+    }
+
+    /// Gives so many free bytes back to the kernel, whatever is allowed, in pages, and address space with them.
+    fn give_up(&self, bytes: usize) {
+        self.drain();
+        self.heap.purge(bytes, Unit::Pages);
+        self.heap.trim();
+        self.thin.trim();
     }
 }

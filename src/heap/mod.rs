@@ -341,6 +341,11 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
+    /// Bytes set aside that hold nothing.
+    pub(crate) fn closed(&self) -> usize {
+        self.inner.lock(&self.os).pieces.bytes(State::Closed)
+    }
+
     /// What the limits are about.
     pub(crate) fn level(&self) -> Level {
         let mut inner = self.inner.lock(&self.os);

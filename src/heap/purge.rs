@@ -169,9 +169,15 @@ impl<O: Os> PageHeap<O> {
     /// Gives everything that is free back to the kernel: pages, then address space. Gives the bytes purged.
     pub(crate) fn release(&self) -> usize {
         let done = self.purge(usize::MAX, Unit::Pages);
+        self.trim();
+        done
+    }
+
+    /// Gives address space back that is free and untouched: what counts against a limit of the process or a commit
+    /// charge.
+    pub(crate) fn trim(&self) {
         self.close_free();
         self.unmap_free();
-        done
     }
 
     /// Closes every wholly free step of the reserved regions, which also makes it one VMA with what is closed

@@ -15,6 +15,7 @@ mod limits;
 mod path;
 mod probe;
 mod room;
+mod strain;
 pub(super) mod sys;
 mod text;
 mod vma;
@@ -24,7 +25,7 @@ pub(crate) use limits::{Limit, overcommit_mode};
 
 use sys::{KeepErrno, errno, outcome, ptr};
 
-use super::{Facts, Huge, Os, Outcome, Room};
+use super::{Facts, Huge, Os, Outcome, Room, Strain};
 use crate::error::Errno;
 use crate::sync::process::{AtomicBool, Ordering};
 use crate::sync::{Park, atomic::AtomicU32};
@@ -173,9 +174,14 @@ impl Os for Linux {
         host::facts()
     }
 
-    fn room(&self) -> Option<Room> {
+    fn room(&self, reserved: usize) -> Option<Room> {
         let _keep = KeepErrno::new();
-        room::scarcest()
+        room::scarcest(reserved)
+    }
+
+    fn strain(&self) -> Strain {
+        let _keep = KeepErrno::new();
+        strain::now()
     }
 
     fn reserve(&self, len: usize, align: usize) -> Result<usize, Errno> {

@@ -79,10 +79,23 @@ pub(crate) struct Facts {
 /// How much memory the container or the host lets this process have, and what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// The limit in bytes, of a cgroup of ours up to the root or of RAM, that has the smallest share left.
+    /// The limit in bytes, of a cgroup of ours up to the root, of RAM, or of the process (`RLIMIT_AS`, `RLIMIT_DATA`),
+    /// that has the smallest share left.
     pub(crate) limit: usize,
     /// What is left under it in bytes, counting reclaimable page cache as left.
     pub(crate) left: usize,
+}
+
+/// How hard the kernel works for memory: counters, to be compared with what they were. What cannot be read is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Strain {
+    /// Microseconds in which some task of our cgroup, and of the host, waited for memory (PSI).
+    pub(crate) stalled: [u64; 2],
+    /// How often a cgroup of ours, up to the root, was held back at a limit: `high` and `max` of `memory.events`, or
+    /// `memory.failcnt`.
+    pub(crate) hits: u64,
+    /// Bytes of this process that are swapped out.
+    pub(crate) swapped: usize,
 }
 
 /// The kernel, as far as the allocator needs it.
@@ -93,8 +106,12 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// Says what this host offers. Probes on scratch mappings only; a quarter of a millisecond.
     fn facts(&self) -> Facts;
 
-    /// Says how much memory is left, or `None` where nobody tells. Reads files: a quarter of a millisecond.
-    fn room(&self) -> Option<Room>;
+    /// Says how much memory is left, or `None` where nobody tells. `reserved` bytes of our address space are set aside
+    /// and hold nothing. Reads files: a quarter of a millisecond.
+    fn room(&self, reserved: usize) -> Option<Room>;
+
+    /// Says how hard the kernel works for memory. Reads files: a quarter of a millisecond.
+    fn strain(&self) -> Strain;
 
     /// Sets `len` bytes of address space aside at a multiple of `align` (a power of two of at least a
     /// granule): inaccessible, without memory or commit charge. Gives its address.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::space::{Access, Attributes};
 use super::{Call, Fake, PurgeFailure, violation};
 use crate::error::Errno;
-use crate::os::{CHUNK, Facts, Huge, Linux, Os, Outcome, Room};
+use crate::os::{CHUNK, Facts, Huge, Linux, Os, Outcome, Room, Strain};
 use crate::sync::{Park, atomic::AtomicU32};
 
 const fn is_open(a: &Attributes) -> bool {
@@ -41,7 +41,11 @@ impl Os for Fake {
         self.state().facts
     }
 
-    fn room(&self) -> Option<Room> {
+    fn strain(&self) -> Strain {
+        self.state().strain
+    }
+
+    fn room(&self, _: usize) -> Option<Room> {
         let mut state = self.state();
         let _ = state.plans.begin(Call::Room);
         state.room
