@@ -196,7 +196,7 @@ impl Config {
     /// allocation a peak counts as one window older, so that what was kept for it goes down to an eighth of RAM or
     /// 1 GiB, whichever is less; [`cache_bytes`](Self::cache_bytes) is a promise that it keeps too.
     ///
-    /// A forked child has no such thread until it allocates 64 MiB itself. At exit the thread simply ends with the
+    /// A forked child has no such thread until it allocates as much, of which what its parent had counted is a part. At exit the thread simply ends with the
     /// process: it holds nothing that another thread waits for long. A program that unloads the library it is linked
     /// into (`dlclose`) must not use it.
     #[must_use]

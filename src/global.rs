@@ -9,6 +9,7 @@ mod large;
 mod small;
 
 use core::alloc::{GlobalAlloc, Layout};
+use core::ffi::c_void;
 use core::ptr;
 use std::alloc::System;
 
@@ -18,7 +19,15 @@ use crate::geometry::is_large;
 use crate::os::{self, Linux};
 
 /// The engine of this process.
-pub(crate) static ENGINE: Cache<Linux> = Cache::new(Linux);
+pub(crate) static ENGINE: Cache<Linux> = Cache::new(Linux, start_keeper);
+
+/// Starts the thread that sees to the engine while nobody allocates.
+fn start_keeper() -> bool {
+    extern "C" fn keep(_: *mut c_void) -> *mut c_void {
+        ENGINE.keep()
+    }
+    os::start_thread(keep).is_ok()
+}
 
 /// A global allocator for provers: requests of 64 KiB and more ([`Config::large_from`] says otherwise) are served
 /// from resident memory that is kept and reused by any size; smaller ones go to `S`.

@@ -87,13 +87,23 @@ impl Limits {
         if self.allocated < recent.saturating_mul(self.window_peaks) {
             return false;
         }
-        self.allocated = 0;
         let before = self.total();
+        self.end_window(now);
+        self.gave_up |= self.ceiling.is_none() && self.total() < before;
+        true
+    }
+
+    /// Ends a window because nothing is allocated, while `highest` was handed out at most and `now` is.
+    pub(crate) fn aged(&mut self, highest: usize, now: usize) {
+        self.peak = self.peak.max(highest);
+        self.end_window(now);
+    }
+
+    fn end_window(&mut self, now: usize) {
+        self.allocated = 0;
         self.forgotten = self.forgotten.max(self.peak_before).min(self.floor);
         self.peak_before = self.peak;
         self.peak = now;
-        self.gave_up |= self.ceiling.is_none() && self.total() < before;
-        true
     }
 
     /// Notes that memory had to be faulted in. If some had been given up because its peak was forgotten,
@@ -230,6 +240,23 @@ mod tests {
         assert_eq!(limits.excess(60, 40), 0);
         assert_eq!(limits.excess(60, 41), 1);
         assert_eq!(limits.excess(120, 41), 41);
+    }
+
+    #[test]
+    fn silence_makes_a_peak_older_until_the_floor_is_left() {
+        let mut limits = limits(None);
+        limits.allocated(4 << 30, 4 << 30, 0);
+        assert_eq!(limits.excess(0, 4 << 30), 0);
+        limits.aged(0, 0);
+        assert_eq!(limits.excess(0, 4 << 30), 0);
+        for _ in 0..9 {
+            limits.aged(0, 0);
+            assert_eq!(limits.excess(0, 4 << 30), 3 << 30);
+        }
+        let mut promised = super::Limits::new();
+        promised.start(Some(4 << 30), 8 << 30);
+        (0..9).for_each(|_| promised.aged(0, 0));
+        assert_eq!(promised.excess(0, 4 << 30), 0);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod careful;
 mod count;
 mod free;
 mod grow;
+mod keeper;
 mod shard;
 mod slow;
 mod thin;
@@ -34,6 +35,7 @@ use crate::sync::{
 };
 use crate::zeroing::Zeroing;
 use count::Tally;
+use keeper::Keeper;
 use shard::Shard;
 use untouched::Untouched;
 
@@ -117,21 +119,23 @@ pub(crate) struct Cache<O: Os> {
     zeroing: Zeroing,
     host: Lock<Host>,
     tally: Tally,
+    keeper: Keeper,
     /// Address space to set aside at first, at least, in bytes.
     reserve_min: usize,
 }
 
 impl<O: Os> Cache<O> {
-    pub(crate) const fn new(os: O) -> Self
+    /// A cache whose thread, if one is asked for, `start_keeper` starts; it is to call [`Cache::keep`].
+    pub(crate) const fn new(os: O, start_keeper: fn() -> bool) -> Self
     where
         O: Copy,
     {
-        Self::with_reserve(os, os, *RESERVE.start())
+        Self::with_reserve(os, os, *RESERVE.start(), Some(start_keeper))
     }
 
     /// As [`Cache::new`], with `reserve_min` bytes of address space set aside at first, at least, over a kernel that is
     /// given twice.
-    const fn with_reserve(os: O, again: O, reserve_min: usize) -> Self {
+    const fn with_reserve(os: O, again: O, reserve_min: usize, start_keeper: Option<fn() -> bool>) -> Self {
         Self {
             heap: PageHeap::new(os),
             thin: PageHeap::new(again),
@@ -152,6 +156,7 @@ impl<O: Os> Cache<O> {
             zeroing: Zeroing::new(),
             host: Lock::new(Host { started: false }),
             tally: Tally::new(),
+            keeper: Keeper::new(start_keeper),
             reserve_min,
         }
     }
@@ -211,6 +216,9 @@ impl<O: Os> Cache<O> {
         self.set_ceiling(&settings, count, facts.ram);
         self.shard_count.store(count, Ordering::Relaxed);
         self.set_care(&settings);
+        if settings.background {
+            self.keeper.ask_for();
+        }
         // Release: pairs with the acquire in `shards_now` and `shard`.
         self.home_of_shards().store(shards, Ordering::Release);
         Some(Started { first: true, tune_glibc: settings.tune_glibc, huge })

@@ -13,7 +13,7 @@ use crate::zeroing::Way;
 const LOOK_EVERY: usize = 256 << 20;
 
 /// Nanoseconds after which a request that tells the limits looks too: a look takes a quarter of a millisecond.
-const LOOK_AFTER: u64 = 250_000_000;
+pub(super) const LOOK_AFTER: u64 = 250_000_000;
 
 /// The most that one request purges for the decay of a forgotten peak, in bytes: a purge of this size takes
 /// a quarter of a millisecond, and the next request goes on.
@@ -196,6 +196,7 @@ impl<O: Os> Cache<O> {
     /// Sees to the limits after `fresh` bytes of a run were neither resident nor moved in.
     #[cold]
     pub(super) fn fresh_slow(&self, fresh: usize) {
+        self.keeper.wake(self.os());
         // Relaxed: a statistic.
         self.tally.live_peak.fetch_max(self.live(), Ordering::Relaxed);
         if self.since_look.fetch_add(fresh, Ordering::Relaxed) + fresh > LOOK_EVERY {
@@ -219,6 +220,8 @@ impl<O: Os> Cache<O> {
     #[cold]
     pub(super) fn tick_slow(&self, bytes: usize) {
         self.tally.live_peak.fetch_max(self.live(), Ordering::Relaxed);
+        self.keeper.see_to();
+        self.keeper.wake(self.os());
         // Relaxed: whoever is a moment late looks once more.
         if self.os().now().saturating_sub(self.last_look.load(Ordering::Relaxed)) > LOOK_AFTER {
             self.look_slow();

@@ -8,6 +8,7 @@
 mod careful;
 mod edges;
 mod failures;
+mod keeper;
 mod model;
 mod ops;
 mod pattern;

@@ -20,7 +20,7 @@ pub(super) mod sys;
 mod text;
 mod vma;
 
-pub(crate) use hooks::{at_fork, keep_small_top};
+pub(crate) use hooks::{at_fork, keep_small_top, start_thread};
 pub(crate) use limits::{Limit, overcommit_mode};
 
 use sys::{KeepErrno, errno, outcome, ptr};
@@ -133,10 +133,10 @@ impl Linux {
         }
     }
 
-    fn futex(word: &AtomicU32, operation: i32, value: u32) {
+    fn futex(word: &AtomicU32, operation: i32, value: u32, timeout: Option<&libc::timespec>) {
         let _keep = KeepErrno::new();
         // SAFETY: FUTEX_WAIT reads the word, which lives as long as the reference, and FUTEX_WAKE uses its address
-        // only; the null pointer is no timeout. Refusals (the word has changed, a signal came) are wake-ups for no
+        // only; a null pointer is no timeout. Refusals (the word has changed, a signal came) are wake-ups for no
         // reason.
         unsafe {
             libc::syscall(
@@ -144,7 +144,7 @@ impl Linux {
                 core::ptr::from_ref(word),
                 operation | libc::FUTEX_PRIVATE_FLAG,
                 value,
-                core::ptr::null::<libc::timespec>(),
+                timeout.map_or(core::ptr::null(), core::ptr::from_ref),
             );
         }
     }
@@ -160,11 +160,11 @@ impl Park for Linux {
     }
 
     fn wait(&self, word: &AtomicU32, expected: u32) {
-        Self::futex(word, libc::FUTEX_WAIT, expected);
+        Self::futex(word, libc::FUTEX_WAIT, expected, None);
     }
 
     fn wake_one(&self, word: &AtomicU32) {
-        Self::futex(word, libc::FUTEX_WAKE, 1);
+        Self::futex(word, libc::FUTEX_WAKE, 1, None);
     }
 }
 
@@ -296,6 +296,15 @@ impl Os for Linux {
             at += pages * page;
         }
         Some(bytes)
+    }
+
+    fn wait_for(&self, word: &AtomicU32, expected: u32, nanoseconds: u64) {
+        const SECOND: u64 = 1_000_000_000;
+        let seconds = libc::time_t::try_from(nanoseconds / SECOND).unwrap_or(libc::time_t::MAX);
+        let mut timeout = libc::timespec { tv_sec: seconds, tv_nsec: 0 };
+        // Under a second, which any of its types holds.
+        timeout.tv_nsec = (nanoseconds % SECOND) as _;
+        Self::futex(word, libc::FUTEX_WAIT, expected, Some(&timeout));
     }
 
     fn environment(&self, each: &mut dyn FnMut(&[u8])) {

@@ -9,7 +9,7 @@
 //! Never here: policy. Nothing in this layer decides whether a call is worth making.
 
 use crate::error::Errno;
-use crate::sync::Park;
+use crate::sync::{Park, atomic::AtomicU32};
 
 #[cfg(all(test, not(loom)))]
 pub(crate) mod fake;
@@ -19,7 +19,7 @@ mod obstacle;
 pub(crate) mod private;
 mod settings;
 
-pub(crate) use linux::{InUse, Limit, Linux, at_fork, die, keep_small_top, overcommit_mode};
+pub(crate) use linux::{InUse, Limit, Linux, at_fork, die, keep_small_top, overcommit_mode, start_thread};
 pub(crate) use obstacle::{Asked, refused, why_not_mapped};
 pub(crate) use settings::{REPORTED, Reported, huge, set_huge, settings};
 
@@ -173,6 +173,9 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// Streams the environment that this process was started with: entries `NAME=VALUE`, a NUL byte after each,
     /// cut anywhere. Safe against a concurrent `setenv` wherever `/proc` is mounted.
     fn environment(&self, each: &mut dyn FnMut(&[u8]));
+
+    /// As [`Park::wait`], for `nanoseconds` at most.
+    fn wait_for(&self, word: &AtomicU32, expected: u32, nanoseconds: u64);
 
     /// Nanoseconds of a clock that never goes back.
     fn now(&self) -> u64;

@@ -209,6 +209,10 @@ impl Os for Fake {
         Some(if state.facts.residency { self.memory().resident(&range) } else { len })
     }
 
+    fn wait_for(&self, word: &AtomicU32, expected: u32, nanoseconds: u64) {
+        Linux.wait_for(word, expected, nanoseconds);
+    }
+
     fn environment(&self, each: &mut dyn FnMut(&[u8])) {
         let environment = self.state().environment.clone();
         each(&environment);
