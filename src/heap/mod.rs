@@ -248,6 +248,15 @@ impl<O: Os> PageHeap<O> {
         inner.dirty()
     }
 
+    /// Takes back what was taken as a piece ([`PageHeap::take_piece`]) and not handed on, with the nodes of `tokens` blocks.
+    pub(crate) fn give_piece(&self, rest: Span, tokens: usize) {
+        let mut inner = self.enter();
+        inner.note_peak();
+        inner.insert(rest, State::Dirty);
+        inner.out -= rest.len;
+        inner.loose -= tokens;
+    }
+
     /// Takes back the end of a block, from `keep` bytes on; `false` if a node for it cannot be had, and
     /// nothing has changed.
     pub(crate) fn give_tail(&self, block: Span, keep: usize) -> bool {
@@ -389,6 +398,11 @@ impl Inner {
     /// Sees to it that every loose range, and this operation's cuts, will find a node (H6).
     fn ensure_spare<O: Os>(&mut self, os: &O) -> bool {
         self.pieces.ensure_spare(self.loose + SPLITS * (self.operations + 1) + MARGIN, os)
+    }
+
+    /// As [`Inner::ensure_spare`], for as many loose ranges more.
+    fn ensure_spare_for<O: Os>(&mut self, more: usize, os: &O) -> bool {
+        self.pieces.ensure_spare(self.loose + more + SPLITS * (self.operations + 1) + MARGIN, os)
     }
 
     /// Adds a free range.
