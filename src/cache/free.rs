@@ -81,7 +81,8 @@ impl<O: Os> Cache<O> {
         };
         // Relaxed: a limit, published when the shards were.
         let bytes_max = self.shard_bytes_max.load(Ordering::Relaxed);
-        if stacks.push(class, start, bytes_max, &shard.counts) {
+        if stacks.put_back(class, start, &shard.counts) || stacks.push(class, start, bytes_max, &shard.counts)
+        {
             return;
         }
         self.give_full_slow(stacks, shard, class, start, bytes_max);

@@ -10,6 +10,7 @@ mod careful;
 mod count;
 mod free;
 mod grow;
+mod hot;
 mod keeper;
 mod shard;
 mod slow;
@@ -307,7 +308,10 @@ impl<O: Os> Cache<O> {
     pub(crate) fn take(&self, class: SizeClass, requested: usize) -> Option<(usize, usize)> {
         let shard = self.shard()?;
         let mut stacks = shard.lock(self.os());
-        let start = stacks.pop(class, &shard.counts)?;
+        let start = match stacks.cut(class, &shard.counts) {
+            Some(start) => start,
+            None => stacks.pop(class, &shard.counts)?,
+        };
         let (turn, tick) = stacks.count(requested);
         shard::bump(&shard.counts.stack_hits, 1);
         shard::bump(&shard.counts.live, requested as u64);

@@ -3,6 +3,7 @@
 //! Everything that the pair of an allocation and a free of a warm class touches lies in one shard, and a shard's
 //! cache lines are its own. Blocks in stacks are the heap's idea of handed out: the heap knows nothing of them.
 
+use super::hot::Hot;
 use crate::geometry::{Granules, SizeClass};
 use crate::heap::Span;
 use crate::os::Os;
@@ -26,6 +27,8 @@ struct Stack {
 /// What a shard guards.
 pub(super) struct Stacks {
     stacks: [Stack; SizeClass::COUNT],
+    pub(super) hot: Hot,
+    /// In the stacks, and free in the hot run.
     bytes: usize,
     /// Requests served, for colours.
     turn: usize,
@@ -44,7 +47,7 @@ pub(super) struct Counts {
     pub(super) stack_hits: AtomicU64,
     /// Bytes requested and not yet freed, as far as this shard knows: the sum over shards is what is live.
     pub(super) live: AtomicU64,
-    /// Bytes in the stacks.
+    /// Bytes in the stacks and free in the hot run.
     pub(super) stacked: AtomicUsize,
     /// Which stacks are not empty, a bit a class.
     pub(super) filled: [AtomicU64; SizeClass::COUNT.div_ceil(64)],
@@ -60,7 +63,13 @@ pub(crate) struct Shard {
 impl Shard {
     pub(super) fn new() -> Self {
         let empty = Stack { len: 0, starts: [0; STACK_MAX] };
-        let stacks = Stacks { stacks: [empty; SizeClass::COUNT], bytes: 0, turn: 0, until_tick: TICK };
+        let stacks = Stacks {
+            stacks: [empty; SizeClass::COUNT],
+            hot: Hot::EMPTY,
+            bytes: 0,
+            turn: 0,
+            until_tick: TICK,
+        };
         Self { stacks: Latch::new(stacks), counts: Counts::default() }
     }
 
@@ -112,6 +121,13 @@ impl Stacks {
                 (self.turn, true)
             }
         }
+    }
+
+    /// Notes that `less` bytes left the free part of the hot run, and `more` came.
+    #[inline]
+    pub(super) fn note_hot(&mut self, less: usize, more: usize, counts: &Counts) {
+        self.bytes = self.bytes + more - less;
+        counts.stacked.store(self.bytes, Ordering::Relaxed);
     }
 
     /// Takes the block that was freed last.
@@ -174,7 +190,7 @@ impl Stacks {
         self.stacks.iter().enumerate().flat_map(|(class, stack)| of(class, stack)).collect()
     }
 
-    #[cfg(test)]
+    /// Bytes in the stacks and free in the hot run.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }

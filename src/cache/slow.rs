@@ -28,6 +28,20 @@ impl<O: Os> Cache<O> {
     pub(crate) fn take_slow(&self, block: Block, requested: usize, zeroed: bool) -> Option<Handed> {
         self.wait_for_fork();
         let len = block.len.bytes();
+        match SizeClass::of(block.len).filter(|_| block.align <= GRANULE) {
+            Some(class) => {
+                if let Some(start) = self.cut_slow(class) {
+                    let turn = self.count_taken(requested);
+                    return Some(Handed { start, unclean: Unclean::all(Span::new(start, len)), turn });
+                }
+            }
+            // A hot run in the middle of free memory would be between this block and the next.
+            None => {
+                if let Some(shard) = self.shard() {
+                    self.drain_hot(shard);
+                }
+            }
+        }
         let way = if zeroed { self.zeroing.way(len) } else { Way::Written };
         let thin = if way == Way::Thin { self.take_thin(block) } else { None };
         let run = match thin {
@@ -149,20 +163,27 @@ impl<O: Os> Cache<O> {
             if shard.counts.stacked.load(Ordering::Relaxed) == 0 {
                 continue;
             }
-            let mut words = [0; 2];
-            for (word, filled) in words.iter_mut().zip(&shard.counts.filled) {
-                *word = filled.load(Ordering::Relaxed);
-            }
-            for class in (0..SizeClass::COUNT).map(|c| SizeClass(c as u8)) {
-                while words[class.0 as usize / 64] >> (class.0 % 64) & 1 == 1 {
-                    let mut spans = [Span::default(); shard::FLUSH];
-                    let count = shard.lock(self.os()).flush(class, &mut spans, &shard.counts);
-                    if count == 0 {
-                        break;
-                    }
-                    self.heap.give(&spans[..count]);
-                    drained += count * class.len().bytes();
+            drained += self.drain_shard(shard);
+        }
+        drained
+    }
+
+    /// Gives all that a shard holds back to the heap. Gives how many bytes that was.
+    pub(super) fn drain_shard(&self, shard: &shard::Shard) -> usize {
+        let mut drained = self.drain_hot(shard);
+        let mut words = [0; 2];
+        for (word, filled) in words.iter_mut().zip(&shard.counts.filled) {
+            *word = filled.load(Ordering::Relaxed);
+        }
+        for class in (0..SizeClass::COUNT).map(|c| SizeClass(c as u8)) {
+            while words[class.0 as usize / 64] >> (class.0 % 64) & 1 == 1 {
+                let mut spans = [Span::default(); shard::FLUSH];
+                let count = shard.lock(self.os()).flush(class, &mut spans, &shard.counts);
+                if count == 0 {
+                    break;
                 }
+                self.heap.give(&spans[..count]);
+                drained += count * class.len().bytes();
             }
         }
         drained

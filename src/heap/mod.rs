@@ -261,6 +261,15 @@ impl<O: Os> PageHeap<O> {
         inner.dirty()
     }
 
+    /// Takes back what was taken as a piece ([`PageHeap::take_piece`]) and not handed on, with the nodes of `tokens` blocks.
+    pub(crate) fn give_piece(&self, rest: Span, tokens: usize) {
+        let mut inner = self.enter();
+        inner.note_peak();
+        inner.insert(rest, State::Dirty);
+        inner.out -= rest.len;
+        inner.loose -= tokens;
+    }
+
     /// Takes back the end of a block, from `keep` bytes on; `false` if a node for it cannot be had, and
     /// nothing has changed.
     pub(crate) fn give_tail(&self, block: Span, keep: usize) -> bool {
@@ -318,6 +327,19 @@ impl<O: Os> PageHeap<O> {
         inner.loose -= 1;
         inner.insert(tail, State::Dirty);
         inner.out -= tail.len;
+    }
+
+    /// Sets nodes aside for so many blocks yet to be cut; `false` if they cannot be had.
+    pub(crate) fn hold_nodes(&self, count: usize) -> bool {
+        let mut inner = self.enter();
+        let held = inner.ensure_spare_for(count, &self.os);
+        inner.loose += if held { count } else { 0 };
+        held
+    }
+
+    /// Gives nodes back that were set aside.
+    pub(crate) fn drop_nodes(&self, count: usize) {
+        self.enter().loose -= count;
     }
 
     /// Reads the books.
@@ -430,6 +452,11 @@ impl Inner {
     /// Sees to it that every loose range, and this operation's cuts, will find a node (H6).
     fn ensure_spare<O: Os>(&mut self, os: &O) -> bool {
         self.pieces.ensure_spare(self.loose + SPLITS * (self.operations + 1) + MARGIN, os)
+    }
+
+    /// As [`Inner::ensure_spare`], for as many loose ranges more.
+    fn ensure_spare_for<O: Os>(&mut self, more: usize, os: &O) -> bool {
+        self.pieces.ensure_spare(self.loose + more + SPLITS * (self.operations + 1) + MARGIN, os)
     }
 
     /// Adds a free range.

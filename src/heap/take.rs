@@ -177,6 +177,55 @@ impl<O: Os> PageHeap<O> {
         Some(Run { span, unclean: Unclean::all(span), found: Found::Run })
     }
 
+    /// Takes a piece of resident memory that will be handed on in `tokens` blocks at most, from a run that is much longer
+    /// if there is one, so that more can be had behind it.
+    pub(crate) fn take_piece(&self, len: usize, tokens: usize) -> Option<Span> {
+        let fit = |len| Fit::aligned(len, 1);
+        let mut inner = self.enter();
+        if !inner.ensure_spare_for(tokens, &self.os) {
+            return None;
+        }
+        let (index, start) =
+            [8, 1].into_iter().find_map(|n| inner.pieces.best_fit(State::Dirty, fit(n * len)))?;
+        let span = Span::new(start, len);
+        inner.hand_on(index, span, tokens);
+        Some(span)
+    }
+
+    /// Takes the longest piece of resident memory, or as much of it as `most`, if it is as long as `least`.
+    pub(crate) fn take_longest(&self, least: usize, most: usize, tokens: usize) -> Option<Span> {
+        let mut inner = self.enter();
+        if !inner.ensure_spare_for(tokens, &self.os) {
+            return None;
+        }
+        let index = inner.pieces.longest_below(State::Dirty, (usize::MAX, usize::MAX))?;
+        let span = inner.pieces.span(index);
+        let span = Span::new(span.start, span.len.min(most));
+        if span.len < least {
+            return None;
+        }
+        inner.hand_on(index, span, tokens);
+        Some(span)
+    }
+
+    /// Takes up to `len` bytes of resident memory at `at`, behind a piece that was taken.
+    pub(crate) fn take_more(&self, at: usize, len: usize, tokens: usize) -> Option<Span> {
+        let mut inner = self.enter();
+        let index = inner.pieces.at(at).filter(|&i| inner.pieces.get(i).state == State::Dirty)?;
+        let span = inner.pieces.span(index).common(Span::new(at, len));
+        // No block lies in two regions.
+        if inner.regions.of(at).span.start == at
+            || span.start != at
+            || span.len < len
+            || !inner.ensure_spare_for(tokens, &self.os)
+        {
+            return None;
+        }
+        // Asking for nodes moves no piece.
+        inner.hand_on(index, span, tokens);
+        Some(span)
+    }
+
     /// Takes a run, whatever it costs: over pieces of several states, opening or mapping address space,
     /// moving pages in. `None` if the kernel refuses. Pages are moved only under the leading `reach` bytes, since
     /// the rest is not expected to be touched.
@@ -398,6 +447,13 @@ impl Inner {
             start = s.start;
         }
         Span::between(start, end)
+    }
+
+    /// Books a part of a piece as out, in blocks yet to be cut.
+    fn hand_on(&mut self, index: Index, span: Span, tokens: usize) {
+        self.pieces.carve(index, span);
+        self.out += span.len;
+        self.loose += tokens;
     }
 
     /// How many bytes of some states a range holds.

@@ -39,18 +39,19 @@ impl<O: Os> PageHeap<O> {
 /// What is checked against a model, and shown to it.
 #[cfg(test)]
 impl<O: Os> PageHeap<O> {
-    /// [`PageHeap::walk`], while nothing is in transit and exactly `blocks` (ascending) are handed out; then shows
-    /// every piece to `piece`, and every chunk with its shift to `chunk`.
+    /// [`PageHeap::walk`], while nothing is in transit and exactly `blocks` (ascending) are handed out, with nodes for as
+    /// many and `tokens` more; then shows every piece to `piece`, and every chunk with its shift to `chunk`.
     pub(crate) fn audit(
         &self,
         blocks: &[Span],
+        tokens: usize,
         mut piece: impl FnMut(Span, State),
         mut chunk: impl FnMut(usize, i32),
     ) {
         self.walk();
         let inner = self.reenter();
         assert_eq!((inner.transit, inner.operations, inner.forking), (0, 0, 0), "nothing is under way");
-        assert_eq!(inner.loose, blocks.len(), "H6: loose ranges are the blocks handed out");
+        assert_eq!(inner.loose, blocks.len() + tokens, "H6: loose ranges are the blocks handed out");
         assert_eq!(inner.out, blocks.iter().map(|b| b.len).sum::<usize>(), "H8: bytes handed out");
         assert!(inner.absent <= inner.out, "no more is expected absent than is out");
         let mut last = 0;

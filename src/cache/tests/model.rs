@@ -228,17 +228,31 @@ impl<O: World> Model<O> {
         let mut blocks: Vec<Span> =
             self.live().iter().map(|(&start, &end)| Span::between(start, end)).collect();
         let (live, out) = (blocks.len(), blocks.iter().map(|b| b.len).sum::<usize>());
+        let mut tokens = 0;
         for shard in self.cache.shards() {
             let stacks = shard.lock(self.os());
-            assert_eq!(stacks.bytes(), stacks.blocks().iter().map(|b| b.len).sum::<usize>());
+            let stacked = stacks.blocks().iter().map(|b| b.len).sum::<usize>();
+            assert_eq!(stacks.bytes(), stacked + stacks.hot.rest().len);
             blocks.extend(stacks.blocks());
+            // The rest of a hot run comes back as one block, the nodes of the others are kept for it.
+            if stacks.hot.tokens() > 0 {
+                blocks.push(stacks.hot.rest());
+                tokens += stacks.hot.tokens() - 1;
+            }
         }
+        blocks.retain(|block| {
+            block.len > 0 || {
+                tokens += 1;
+                false
+            }
+        });
         blocks.sort_by_key(|b| b.start);
         let os = self.os();
         let (thin, thick) = blocks.iter().partition::<Vec<_>, _>(|block| self.cache.is_thin(**block));
-        for (heap, blocks) in [(&self.cache.heap, thick), (&self.cache.thin, thin)] {
+        for (heap, blocks, tokens) in [(&self.cache.heap, thick, tokens), (&self.cache.thin, thin, 0)] {
             heap.audit(
                 &blocks,
+                tokens,
                 |span, state| os.check_piece(span, state, deep),
                 |at, shift| os.check_chunk(at, shift),
             );
