@@ -255,6 +255,9 @@ impl<O: Os> Cache<O> {
         drop(limits);
         if ended {
             self.heap.begin_window();
+            if self.heap.is_seamed() {
+                self.heap.heal_free();
+            }
         }
         if excess > 0 {
             self.heap.purge(excess.min(SLICE), unit);

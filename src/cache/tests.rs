@@ -16,6 +16,7 @@ mod peaks;
 mod sequences;
 mod stories;
 mod threads;
+mod vmas;
 mod zeroed;
 
 use crate::os::fake::Fake;

@@ -368,6 +368,11 @@ impl<O: Os> PageHeap<O> {
         self.inner.lock(&self.os).pieces.bytes(State::Closed)
     }
 
+    /// Whether half of the budget of seams is used up.
+    pub(crate) fn is_seamed(&self) -> bool {
+        self.inner.lock(&self.os).regions.seams() > SEAMS_MAX / 2
+    }
+
     /// What the limits are about.
     pub(crate) fn level(&self) -> Level {
         let mut inner = self.inner.lock(&self.os);

@@ -177,18 +177,37 @@ impl<O: Os> PageHeap<O> {
     /// charge.
     pub(crate) fn trim(&self) {
         self.close_free();
+        self.heal_free();
         self.unmap_free();
     }
 
-    /// Closes every wholly free step of the reserved regions, which also makes it one VMA with what is closed
-    /// around it.
-    fn close_free(&self) {
-        /// The least that is worth a VMA of its own: the least step in which memory is opened.
-        const STEP: usize = 32 << 20;
+    /// Makes free memory that pages were moved into or out of, and that is zero now, one VMA with what is around it.
+    pub(crate) fn heal_free(&self) {
         let mut below = (usize::MAX, usize::MAX);
         loop {
             let mut inner = self.enter();
-            let Some(span) = inner.claim_closable(&mut below, STEP, &self.os) else { return };
+            let Some(span) = inner.claim_seamed(&mut below, &self.os) else { return };
+            inner.operations += 1;
+            drop(inner);
+            let state = self.heal(span);
+            let mut inner = self.reenter();
+            match state {
+                Some(state) => inner.settle(span, state),
+                None => inner.retire(span),
+            }
+            inner.operations -= 1;
+            if state != Some(State::Zero) {
+                return;
+            }
+        }
+    }
+
+    /// Closes what is free of the reserved regions where that takes no more VMAs, and every long piece of it.
+    fn close_free(&self) {
+        let mut below = (usize::MAX, usize::MAX);
+        loop {
+            let mut inner = self.enter();
+            let Some(span) = inner.claim_closable(&mut below, &self.os) else { return };
             inner.operations += 1;
             drop(inner);
             let closed = self.os.close(span.start, span.len).is_ok();
@@ -303,23 +322,58 @@ impl Inner {
         }
     }
 
-    /// Takes the whole steps of the longest zero piece under `below` of a reserved region into transit.
-    fn claim_closable<O: Os>(&mut self, below: &mut (usize, usize), step: usize, os: &O) -> Option<Span> {
+    /// Takes the whole chunks of the longest zero piece under `below` of a reserved region into transit, if it is
+    /// long, or lies beside closed memory.
+    fn claim_closable<O: Os>(&mut self, below: &mut (usize, usize), os: &O) -> Option<Span> {
+        /// The least that is worth a VMA of its own: the least step in which memory is opened.
+        const LONG: usize = 32 << 20;
         if !self.ensure_spare(os) {
             return None;
         }
         loop {
             let index = self.pieces.longest_below(State::Zero, *below)?;
             let span = self.pieces.span(index);
-            if span.len < step {
+            if span.len < CHUNK {
                 return None;
             }
             *below = (span.len, span.start);
-            let steps = span.inner(step);
-            if !steps.is_empty() && self.regions.of(span.start).kind == super::Kind::Reserved {
-                self.claim(index, steps);
-                return Some(steps);
+            let chunks = span.inner(CHUNK);
+            let region = self.regions.of(span.start);
+            let is_closed = |at: usize| {
+                at >= region.span.start
+                    && at < region.span.end()
+                    && self.pieces.at(at).is_some_and(|i| self.pieces.get(i).state == State::Closed)
+            };
+            let fits = chunks.len >= LONG || is_closed(span.end()) || is_closed(span.start.wrapping_sub(1));
+            if !chunks.is_empty() && fits && region.kind == super::Kind::Reserved {
+                self.claim(index, chunks);
+                return Some(chunks);
             }
+        }
+    }
+
+    /// Takes the first moved chunks of the longest zero piece under `below` that has any into transit; leaves `below`
+    /// such that the rest of that piece comes next.
+    fn claim_seamed<O: Os>(&mut self, below: &mut (usize, usize), os: &O) -> Option<Span> {
+        if self.regions.seams() == 0 || !self.ensure_spare(os) {
+            return None;
+        }
+        loop {
+            let index = self.pieces.longest_below(State::Zero, *below)?;
+            let span = self.pieces.span(index);
+            if span.len < CHUNK {
+                return None;
+            }
+            let chunks = span.inner(CHUNK);
+            let is_moved = |&at: &usize| self.regions.shift(at) != 0;
+            if let Some(start) = (chunks.start..chunks.end()).step_by(CHUNK).find(is_moved) {
+                let end =
+                    (start..chunks.end()).step_by(CHUNK).find(|at| !is_moved(at)).unwrap_or(chunks.end());
+                let part = Span::between(start, end);
+                self.claim(index, part);
+                return Some(part);
+            }
+            *below = (span.len, span.start);
         }
     }
 
