@@ -82,7 +82,7 @@ impl<O: Os> Cache<O> {
             return None;
         }
         let shard = self.shard()?;
-        let mut stacks = shard.lock(self.os());
+        let stacks = shard.lock(self.os());
         let at = stacks.hot.end;
         // Relaxed: written under this lock. It wraps where more was freed here than was taken.
         let live = shard.counts.live.load(Ordering::Relaxed) as i64;
