@@ -40,10 +40,20 @@ pub enum Moves {
     Always,
 }
 
+/// Where the large side begins unless a binary says otherwise, in bytes of the request: what is shorter is a small
+/// part of what a prover allocates, and small allocators serve it well.
+pub(crate) const LARGE_FROM: usize = 64 << 10;
+
+/// The least that the large side may begin at: a granule, the unit in which it cuts memory.
+pub(crate) const LARGE_FROM_MIN: usize = 4 << 10;
+
+/// The most: what is longer is what the large side is for, whatever the program.
+pub(crate) const LARGE_FROM_MAX: usize = 1 << 30;
+
 /// What a binary may decide about its allocator: a builder that works in a `static`.
 ///
 /// Every knob has a default that suits a prover that knows nothing about its host, and, but for
-/// [`tune_glibc`](Self::tune_glibc), a twin in the environment, which wins over what is said here: whoever runs
+/// [`tune_glibc`](Self::tune_glibc) and [`large_from`](Self::large_from), a twin in the environment, which wins over what is said here: whoever runs
 /// the binary knows the host better than whoever built it.
 ///
 /// ```
@@ -59,13 +69,26 @@ pub struct Config {
     thp: Thp,
     moves: Moves,
     tune_glibc: bool,
+    large_from: usize,
+    checked: bool,
+    wipe_on_free: bool,
+    background: bool,
 }
 
 impl Config {
     /// Says nothing: every knob at its default.
     #[must_use]
     pub const fn new() -> Self {
-        Self { cache_bytes: None, thp: Thp::Auto, moves: Moves::Auto, tune_glibc: true }
+        Self {
+            cache_bytes: None,
+            thp: Thp::Auto,
+            moves: Moves::Auto,
+            tune_glibc: true,
+            large_from: LARGE_FROM,
+            checked: false,
+            wipe_on_free: false,
+            background: false,
+        }
     }
 
     /// Keeps up to `bytes` of free memory resident, and promises that they stay, however long the pause.
@@ -102,6 +125,107 @@ impl Config {
         self.tune_glibc = tune;
         self
     }
+
+    /// Chooses where the large side begins: requests of `bytes` and more are served by the engine, shorter ones by
+    /// the small side. 64 KiB by default. `bytes` is put up to 4 KiB, below which a request would cost more than its
+    /// own length again, or down to 1 GiB.
+    ///
+    /// No variable of the environment says this: when a block comes back, the side that served it is worked out from
+    /// its `Layout` and from what was compiled into the program alone, so that nothing that happens in a process
+    /// can send a block to the side that it did not come from.
+    ///
+    /// ```
+    /// use zk_nalloc::{Config, NAlloc};
+    ///
+    /// // Buffers of 16 KiB are kept resident too; each costs up to a page more than it is long.
+    /// static GLOBAL: NAlloc = NAlloc::with_config(Config::new().large_from(16 << 10));
+    /// # let _ = &GLOBAL;
+    /// ```
+    #[must_use]
+    pub const fn large_from(mut self, bytes: usize) -> Self {
+        self.large_from = match bytes {
+            ..LARGE_FROM_MIN => LARGE_FROM_MIN,
+            LARGE_FROM_MIN..=LARGE_FROM_MAX => bytes,
+            _ => LARGE_FROM_MAX,
+        };
+        self
+    }
+
+    /// Chooses whether misuse is looked for. Off by default, and then it costs nothing. Environment:
+    /// `ZK_NALLOC_CHECKED`, `1` or `0`.
+    ///
+    /// A large block that is freed twice, freed or resized with another size or alignment than it has, or written to
+    /// after it was freed, ends the process (`abort`) with one line on standard error that names the block: its
+    /// address, its size, and what was wrong. A free is looked at when it happens; a write, when the memory it went to
+    /// is used again, given back to the kernel, or asked after by [`release_cache`](crate::release_cache).
+    ///
+    /// For tests and for the hunt after a fault: freed memory is filled with `0xde` and compared before it is used
+    /// again, no stacks stand in front of the heap, no page is moved, nothing is softened, and every live block costs 80
+    /// bytes or less. What the small side serves is its own to check.
+    #[must_use]
+    pub const fn checked(mut self, checked: bool) -> Self {
+        self.checked = checked;
+        self
+    }
+
+    /// Chooses whether freed blocks are overwritten with zeros, for provers whose witness must not linger. Off by
+    /// default. Environment: `ZK_NALLOC_WIPE_ON_FREE`, `1` or `0`.
+    ///
+    /// Every block of either side is wiped, all of the size that it was asked for, before it goes back; so is what a
+    /// `realloc` leaves behind: the old block, the end that is cut off, what was not moved. A small block is then
+    /// never resized in place. What a large block holds that was never touched, or is swapped out, goes back to the
+    /// kernel instead, so that wiping faults nothing in.
+    ///
+    /// It costs one pass over every freed byte, and large blocks are taken and given back on the slow path. It is no
+    /// place for keys: copies in registers, on stacks and in swap are not reached, nor blocks that are never freed;
+    /// [`SecretBuf`](crate::SecretBuf) is.
+    #[must_use]
+    pub const fn wipe_on_free(mut self, wipe: bool) -> Self {
+        self.wipe_on_free = wipe;
+        self
+    }
+
+    /// Chooses whether a thread of the allocator's own applies decay and pressure while the process is silent. Off by
+    /// default: a process that neither allocates nor frees then keeps its warm cache until it calls
+    /// [`soften_cache`](crate::soften_cache) or [`release_cache`](crate::release_cache). Environment:
+    /// `ZK_NALLOC_BACKGROUND`, `1` or `0`.
+    ///
+    /// The thread is started when 64 MiB have been allocated or more, by whoever allocates then, with all signals
+    /// blocked and a stack of 256 KiB. It sleeps as long as nothing is cached, and looks four times a second, once a
+    /// second when nothing happens, at what the container and the host have left. After every ten seconds without an
+    /// allocation a peak counts as one window older, so that what was kept for it goes down to an eighth of RAM or
+    /// 1 GiB, whichever is less; [`cache_bytes`](Self::cache_bytes) is a promise that it keeps too.
+    ///
+    /// A forked child has no such thread until it allocates as much, of which what its parent had counted is a part. At exit the thread simply ends with the
+    /// process: it holds nothing that another thread waits for long. A program that unloads the library it is linked
+    /// into (`dlclose`) must not use it.
+    #[must_use]
+    pub const fn background(mut self, background: bool) -> Self {
+        self.background = background;
+        self
+    }
+
+    /// Whether a free has more to do than to give the block back, as far as the code says.
+    #[inline]
+    pub(crate) const fn says_careful(&self) -> bool {
+        self.checked || self.wipe_on_free
+    }
+
+    /// Whether the code asks that freed blocks be wiped.
+    pub(crate) const fn wipe_on_free_said(&self) -> bool {
+        self.wipe_on_free
+    }
+
+    /// Whether the code asks that misuse be looked for.
+    pub(crate) const fn checked_said(&self) -> bool {
+        self.checked
+    }
+
+    /// Where the large side begins, in bytes.
+    #[inline]
+    pub(crate) const fn begins_large(&self) -> usize {
+        self.large_from
+    }
 }
 
 impl Default for Config {
@@ -118,6 +242,9 @@ pub(crate) struct Settings {
     pub(crate) thp: Thp,
     pub(crate) moves: Moves,
     pub(crate) tune_glibc: bool,
+    pub(crate) checked: bool,
+    pub(crate) wipe_on_free: bool,
+    pub(crate) background: bool,
 }
 
 /// Says what is in force, and calls `report` with a line (in parts) for each value that cannot be read.
@@ -131,6 +258,9 @@ pub(crate) fn resolve(
         thp: config.thp,
         moves: config.moves,
         tune_glibc: config.tune_glibc,
+        checked: config.checked,
+        wipe_on_free: config.wipe_on_free,
+        background: config.background,
     };
     for variable in Variable::ALL {
         let Some(value) = environment.get(variable) else { continue };
@@ -138,6 +268,9 @@ pub(crate) fn resolve(
             Variable::CacheBytes => put(read::bytes(bytes).map(Some), &mut settings.cache_bytes),
             Variable::Thp => put(read::thp(bytes), &mut settings.thp),
             Variable::Moves => put(read::moves(bytes), &mut settings.moves),
+            Variable::Checked => put(read::switch(bytes), &mut settings.checked),
+            Variable::WipeOnFree => put(read::switch(bytes), &mut settings.wipe_on_free),
+            Variable::Background => put(read::switch(bytes), &mut settings.background),
         });
         if !understood {
             let shown = value.shown();
@@ -179,7 +312,14 @@ fn complaint(variable: Variable, settings: &Settings) -> [&'static str; 2] {
                 Moves::Always => "always",
             },
         ],
+        Variable::Checked => switch(settings.checked),
+        Variable::WipeOnFree => switch(settings.wipe_on_free),
+        Variable::Background => switch(settings.background),
     }
+}
+
+const fn switch(on: bool) -> [&'static str; 2] {
+    ["is none of 0, 1; taken instead: ", if on { "1" } else { "0" }]
 }
 
 #[cfg(test)]
@@ -196,12 +336,43 @@ mod tests {
     }
 
     #[test]
+    fn the_large_side_begins_between_a_page_and_a_gib() {
+        for (said, meant) in [
+            (0, 4 << 10),
+            (4095, 4 << 10),
+            (4096, 4 << 10),
+            (5000, 5000),
+            (64 << 10, 64 << 10),
+            (1 << 30, 1 << 30),
+            (usize::MAX, 1 << 30),
+        ] {
+            assert_eq!(Config::new().large_from(said).begins_large(), meant, "{said}");
+        }
+        assert_eq!(Config::new().begins_large(), 64 << 10);
+    }
+
+    #[test]
     fn an_empty_environment_leaves_the_word_to_the_code() {
-        let config = Config::new().cache_bytes(7).thp(Thp::Never).moves(Moves::Never).tune_glibc(false);
+        let config = Config::new()
+            .cache_bytes(7)
+            .thp(Thp::Never)
+            .moves(Moves::Never)
+            .tune_glibc(false)
+            .checked(true)
+            .wipe_on_free(true)
+            .background(true);
         let (settings, lines) = resolved(config, "PATH=/bin\0");
         assert_eq!(
             settings,
-            Settings { cache_bytes: Some(7), thp: Thp::Never, moves: Moves::Never, tune_glibc: false }
+            Settings {
+                cache_bytes: Some(7),
+                thp: Thp::Never,
+                moves: Moves::Never,
+                tune_glibc: false,
+                checked: true,
+                wipe_on_free: true,
+                background: true,
+            }
         );
         assert!(lines.is_empty());
     }
@@ -213,9 +384,32 @@ mod tests {
             resolved(config, "ZK_NALLOC_CACHE_BYTES=2g\0A=b\0ZK_NALLOC_THP=always\0ZK_NALLOC_MOVES=auto\0");
         assert_eq!(
             settings,
-            Settings { cache_bytes: Some(2 << 30), thp: Thp::Always, moves: Moves::Auto, tune_glibc: true }
+            Settings {
+                cache_bytes: Some(2 << 30),
+                thp: Thp::Always,
+                moves: Moves::Auto,
+                tune_glibc: true,
+                checked: false,
+                wipe_on_free: false,
+                background: false,
+            }
         );
         assert!(lines.is_empty());
+    }
+
+    #[test]
+    fn a_switch_of_the_environment_turns_on_what_is_off_and_off_what_is_on() {
+        let all = Config::new().checked(true).wipe_on_free(true).background(true);
+        let switches = |settings: Settings| [settings.checked, settings.wipe_on_free, settings.background];
+        for (config, said, expected) in [(Config::new(), "1", true), (all, "0", false)] {
+            let environment = format!(
+                "ZK_NALLOC_CHECKED={said}\0ZK_NALLOC_WIPE_ON_FREE={said}\0ZK_NALLOC_BACKGROUND={said}\0"
+            );
+            assert_eq!(switches(resolved(config, &environment).0), [expected; 3]);
+        }
+        let (settings, lines) = resolved(all, "ZK_NALLOC_CHECKED=yes\0");
+        assert!(settings.checked);
+        assert_eq!(lines, ["zk-nalloc: ZK_NALLOC_CHECKED=\"yes\" is none of 0, 1; taken instead: 1"]);
     }
 
     #[test]

@@ -10,9 +10,6 @@ use core::alloc::Layout;
 
 use crate::os::{CHUNK, GRANULE};
 
-/// Where the large side begins, in bytes of the request.
-pub(crate) const LARGE_FROM: usize = 64 << 10;
-
 /// The step between colours: a cache line.
 const LINE: usize = 64;
 
@@ -42,44 +39,42 @@ pub(crate) struct SizeClass(pub(crate) u8);
 /// the waste of a 64 KiB request under 12.5 %.
 const STEPS_LOG2: u32 = 4;
 
-/// The smallest class is one granule longer than the smallest large request.
-const CLASS_BASE: usize = LARGE_FROM / GRANULE;
+/// Up to this many granules (64 KiB) and one, where a sixteenth is less than a granule, every length has a class.
+const CLASS_BASE: usize = 1 << STEPS_LOG2;
 
 /// Requests of up to this many granules (2 MiB) have a class; longer blocks have their exact length.
 const CLASS_TOP: usize = CHUNK / GRANULE;
 
 impl SizeClass {
     /// How many classes there are.
-    pub(crate) const COUNT: usize = ((CLASS_TOP.ilog2() - CLASS_BASE.ilog2()) << STEPS_LOG2) as usize + 1;
+    pub(crate) const COUNT: usize = Self::of_at_least(CLASS_TOP + 1).0 as usize + 1;
 
     /// The class whose blocks are exactly `len` long, which is a length that [`Block::of`] gave.
     #[inline]
     pub(crate) const fn of(len: Granules) -> Option<Self> {
-        if len.0 > CLASS_TOP + 1 { None } else { Some(Self(class_index(len.0 - 1))) }
+        if len.0 > CLASS_TOP + 1 { None } else { Some(Self::of_at_least(len.0)) }
+    }
+
+    /// The class of blocks of at least `granules`, which are two at least and `CLASS_TOP + 1` at most.
+    #[inline]
+    const fn of_at_least(granules: usize) -> Self {
+        let octave = octave(granules);
+        Self(((octave << STEPS_LOG2) as usize + ((granules - 2) >> octave)) as u8)
     }
 
     /// The length of this class's blocks. Lengths lie one granule above sixteenths of powers of two, because
     /// a power of two is what most requests are, and the colour takes the granule.
     #[inline]
     pub(crate) const fn len(self) -> Granules {
-        let steps = 1 << STEPS_LOG2;
-        if self.0 == 0 {
-            return Granules(CLASS_BASE + 1);
-        }
-        let (octave, step) = ((self.0 as usize - 1) / steps, (self.0 as usize - 1) % steps);
-        Granules(((steps + step + 1) << octave) + 1)
+        let octave = (self.0 >> STEPS_LOG2).saturating_sub(1) as usize;
+        Granules(((self.0 as usize - (octave << STEPS_LOG2) + 1) << octave) + 1)
     }
 }
 
-/// The class of blocks of at least `m + 1` granules, `m <= CLASS_TOP`.
+/// By how much lengths of about `granules`, two at least, differ from class to class, as a power of two.
 #[inline]
-const fn class_index(m: usize) -> u8 {
-    if m <= CLASS_BASE {
-        return 0;
-    }
-    let octave = (m - 1).ilog2() - STEPS_LOG2;
-    let step = ((m - 1) >> octave) - (1 << STEPS_LOG2);
-    ((octave << STEPS_LOG2) as usize + step + 1) as u8
+const fn octave(granules: usize) -> u32 {
+    ((granules - 2) | CLASS_BASE).ilog2() - STEPS_LOG2
 }
 
 /// What a large request occupies.
@@ -98,12 +93,15 @@ impl Block {
         let (size, align) = (layout.size(), layout.align());
         // `Layout` keeps the size under isize::MAX, so this cannot overflow.
         let (room, align) = if align < GRANULE { (COLOUR_ROOM, GRANULE) } else { (0, align) };
+        // Two at least: a class of one granule would serve next to nothing.
         let granules = (size + room).div_ceil(GRANULE);
+        let granules = if granules < 2 { 2 } else { granules };
         if granules > GRANULES_MAX {
             return None;
         }
         let len = if granules <= CLASS_TOP + 1 {
-            SizeClass(class_index(granules.saturating_sub(1))).len()
+            let octave = octave(granules);
+            Granules(((((granules - 2) >> octave) + 1) << octave) + 1)
         } else {
             Granules(granules)
         };
@@ -139,6 +137,7 @@ pub(crate) const fn is_large(layout: Layout, large_from: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{LARGE_FROM, LARGE_FROM_MIN};
 
     fn layout(size: usize, align: usize) -> Layout {
         Layout::from_size_align(size, align).unwrap()
@@ -159,7 +158,7 @@ mod tests {
 
     #[test]
     fn every_size_fits_with_every_colour_and_wastes_little() {
-        let mut size = LARGE_FROM;
+        let mut size = LARGE_FROM_MIN;
         while size < 1 << 38 {
             for align in [1, 8, 64, 256, 2048, 4096, 1 << 21, 1 << 30] {
                 let request = layout(size, align);
@@ -173,7 +172,10 @@ mod tests {
                     assert_eq!(Block::start(pointer, request), 7 << 30);
                 }
                 let waste = block.len.bytes() - size;
-                if size <= 2 << 20 {
+                if size < LARGE_FROM {
+                    // The room for the colour, and what is left of a granule.
+                    assert!(waste < 2 * GRANULE, "{size} {align}: {waste}");
+                } else if size <= 2 << 20 {
                     assert!(waste * 8 <= size, "{size} {align}: {waste}");
                 } else if size > 16 << 20 {
                     assert!(waste * 50 <= size, "{size} {align}: {waste}");
@@ -190,7 +192,7 @@ mod tests {
     #[test]
     fn lengths_never_fall_as_sizes_grow() {
         let mut last = Granules(0);
-        for size in (LARGE_FROM..5 << 20).step_by(512) {
+        for size in (LARGE_FROM_MIN..5 << 20).step_by(512) {
             let len = Block::of(layout(size, 8)).unwrap().len;
             assert!(len >= last);
             last = len;

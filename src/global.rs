@@ -6,21 +6,31 @@
 #![expect(unsafe_code, reason = "GlobalAlloc is an unsafe trait, and blocks that change sides are copied")]
 
 mod large;
+mod small;
 
 use core::alloc::{GlobalAlloc, Layout};
+use core::ffi::c_void;
 use core::ptr;
 use std::alloc::System;
 
 use crate::cache::{Cache, Started};
 use crate::config::Config;
-use crate::geometry::{LARGE_FROM, is_large};
+use crate::geometry::is_large;
 use crate::os::{self, Linux};
 
 /// The engine of this process.
-pub(crate) static ENGINE: Cache<Linux> = Cache::new(Linux);
+pub(crate) static ENGINE: Cache<Linux> = Cache::new(Linux, start_keeper);
 
-/// A global allocator for provers: requests of 64 KiB and more are served from resident memory that is kept and
-/// reused by any size; smaller ones go to `S`.
+/// Starts the thread that sees to the engine while nobody allocates.
+fn start_keeper() -> bool {
+    extern "C" fn keep(_: *mut c_void) -> *mut c_void {
+        ENGINE.keep()
+    }
+    os::start_thread(keep).is_ok()
+}
+
+/// A global allocator for provers: requests of 64 KiB and more ([`Config::large_from`] says otherwise) are served
+/// from resident memory that is kept and reused by any size; smaller ones go to `S`.
 ///
 /// All values of this type serve large requests from one engine, which is set up by the first large request
 /// that any of them serves, with that one's [`Config`].
@@ -127,7 +137,7 @@ fn hook_slow(started: Started) {
 unsafe impl<S: GlobalAlloc> GlobalAlloc for NAlloc<S> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if is_large(layout, LARGE_FROM) {
+        if is_large(layout, self.config.begins_large()) {
             return ENGINE.allocate(layout, &self.config, hook_slow);
         }
         // SAFETY: as our caller promised.
@@ -136,7 +146,7 @@ unsafe impl<S: GlobalAlloc> GlobalAlloc for NAlloc<S> {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if is_large(layout, LARGE_FROM) {
+        if is_large(layout, self.config.begins_large()) {
             return ENGINE.allocate_zeroed(layout, &self.config, hook_slow);
         }
         // SAFETY: as our caller promised.
@@ -145,30 +155,31 @@ unsafe impl<S: GlobalAlloc> GlobalAlloc for NAlloc<S> {
 
     #[inline]
     unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
-        if is_large(layout, LARGE_FROM) {
+        if is_large(layout, self.config.begins_large()) {
             return ENGINE.deallocate(p, layout);
         }
-        // SAFETY: as our caller promised; the small side served this layout (G1).
-        unsafe { self.small.dealloc(p, layout) }
+        if small::is_plain(&self.config) {
+            // SAFETY: as our caller promised; the small side served this layout (G1).
+            return unsafe { self.small.dealloc(p, layout) };
+        }
+        // SAFETY: as above.
+        unsafe { self.dealloc_small_slow(p, layout) }
     }
 
     unsafe fn realloc(&self, p: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         let Ok(new) = Layout::from_size_align(new_size, layout.align()) else { return ptr::null_mut() };
-        match (is_large(layout, LARGE_FROM), is_large(new, LARGE_FROM)) {
+        let from = self.config.begins_large();
+        match (is_large(layout, from), is_large(new, from)) {
             (true, true) => ENGINE.reallocate(p, layout, new),
             // SAFETY: as our caller promised; the small side served this layout and serves the new one (G1).
-            (false, false) => unsafe { self.small.realloc(p, layout, new_size) },
+            (false, false) if small::is_plain(&self.config) => unsafe {
+                self.small.realloc(p, layout, new_size)
+            },
+            // SAFETY: as above.
+            (false, false) => unsafe { self.realloc_small_slow(p, layout, new) },
             _ => {
-                // SAFETY: `new` has the size that our caller promised is not zero; both blocks are as long as
-                // what is copied, and a new block does not overlap one that is still owned.
-                unsafe {
-                    let to = self.alloc(new);
-                    if !to.is_null() {
-                        to.copy_from_nonoverlapping(p, layout.size().min(new_size));
-                        self.dealloc(p, layout);
-                    }
-                    to
-                }
+                // SAFETY: as our caller promised.
+                unsafe { self.replace(p, layout, new) }
             }
         }
     }

@@ -16,6 +16,7 @@ mod global;
 mod heap;
 mod invariant;
 mod limits;
+mod misuse;
 mod os;
 pub mod secret;
 mod stats;

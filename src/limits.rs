@@ -5,6 +5,9 @@
 //! minutes: a window is 16 peaks long, and twice as long each time that forgetting turns out to have been a
 //! mistake. Pure arithmetic: it is told what happens and answers how much is too much.
 
+use crate::heap::Unit;
+use crate::os::Strain;
+
 /// A window is this many peaks of bytes allocated, at first. A prover allocates its peak two to ten times a
 /// proof (measured); 16 keeps it over a whole one.
 const WINDOW_PEAKS: u64 = 16;
@@ -14,6 +17,17 @@ const WINDOW_PEAKS_MAX: u64 = 1 << 20;
 
 /// A forgotten peak decays to this, or to an eighth of RAM where that is less.
 const FLOOR: usize = 1 << 30;
+
+/// The share of the time between two looks, as a divisor, that some task waited for memory, from which on the cache
+/// shrinks: 10 %. systemd-oomd kills at 60 %, and compaction for huge pages alone comes to a few.
+const STALLED_SHARE: u64 = 10;
+
+/// Stalls, and limits that were hit, count only where less than this share is left, as a divisor: page cache of
+/// files runs into the limit of a container all the time, and no memory is short.
+const TIGHT_SHARE: usize = 4;
+
+/// Looks that are closer than this are not compared, in nanoseconds: what stalls in a moment says nothing.
+const COMPARED_AFTER: u64 = 100_000_000;
 
 /// The share of a container's or host's memory, as a divisor, that is left to others: 5 %.
 const LEFT_SHARE: usize = 20;
@@ -34,6 +48,8 @@ pub(crate) struct Limits {
     gave_up: bool,
     /// Bytes that must go because too little is left beside us.
     pressed: usize,
+    /// What the kernel's counters were, and when.
+    before: Option<(u64, Strain)>,
 }
 
 impl Limits {
@@ -48,6 +64,7 @@ impl Limits {
             forgotten: 0,
             gave_up: false,
             pressed: 0,
+            before: None,
         }
     }
 
@@ -70,13 +87,23 @@ impl Limits {
         if self.allocated < recent.saturating_mul(self.window_peaks) {
             return false;
         }
-        self.allocated = 0;
         let before = self.total();
+        self.end_window(now);
+        self.gave_up |= self.ceiling.is_none() && self.total() < before;
+        true
+    }
+
+    /// Ends a window because nothing is allocated, while `highest` was handed out at most and `now` is.
+    pub(crate) fn aged(&mut self, highest: usize, now: usize) {
+        self.peak = self.peak.max(highest);
+        self.end_window(now);
+    }
+
+    fn end_window(&mut self, now: usize) {
+        self.allocated = 0;
         self.forgotten = self.forgotten.max(self.peak_before).min(self.floor);
         self.peak_before = self.peak;
         self.peak = now;
-        self.gave_up |= self.ceiling.is_none() && self.total() < before;
-        true
     }
 
     /// Notes that memory had to be faulted in. If some had been given up because its peak was forgotten,
@@ -94,19 +121,53 @@ impl Limits {
         self.pressed = (limit / LEFT_SHARE).saturating_sub(left);
     }
 
+    /// Notes at `now`, in nanoseconds, how hard the kernel works for memory, with `left` of `limit` bytes left and
+    /// `free` bytes held free.
+    ///
+    /// Where more of the process is swapped than before, all that is free must go: it is the first to be swapped, and
+    /// the last to be worth it. Where tasks wait for memory, or a limit was hit, half of it goes, and half of the rest at
+    /// the next look.
+    pub(crate) fn strain(&mut self, now: u64, strain: Strain, room: Option<(usize, usize)>, free: usize) {
+        let Some((then, before)) = self.before else {
+            self.before = Some((now, strain));
+            return;
+        };
+        let elapsed = now.saturating_sub(then);
+        if elapsed < COMPARED_AFTER {
+            return;
+        }
+        self.before = Some((now, strain));
+        let stalled = strain
+            .stalled
+            .into_iter()
+            .zip(before.stalled)
+            .any(|(now, then)| now.saturating_sub(then).saturating_mul(1000 * STALLED_SHARE) >= elapsed);
+        let is_tight = room.is_none_or(|(limit, left)| left < limit / TIGHT_SHARE);
+        if strain.swapped > before.swapped {
+            self.pressed = usize::MAX;
+        } else if is_tight && (stalled || strain.hits > before.hits) {
+            self.pressed = self.pressed.max(free / 2);
+        }
+    }
+
+    /// How many bytes must go because memory is short, whatever is allowed. Asked once a look.
+    pub(crate) fn pressed(&mut self) -> usize {
+        core::mem::take(&mut self.pressed)
+    }
+
     /// How many of `dirty` free resident bytes are too many, with `out` bytes handed out.
-    pub(crate) fn excess(&mut self, out: usize, dirty: usize) -> usize {
+    pub(crate) fn excess(&self, out: usize, dirty: usize) -> usize {
         let allowed = match self.ceiling {
             Some(ceiling) => ceiling,
             None => self.total().saturating_sub(out),
         };
-        let pressed = core::mem::take(&mut self.pressed);
-        dirty.saturating_sub(allowed).max(pressed.min(dirty))
+        dirty.saturating_sub(allowed)
     }
 
-    /// The ceiling, where one was set.
-    pub(crate) const fn ceiling(&self) -> Option<usize> {
-        self.ceiling
+    /// In what units what is too much goes: a ceiling is hard, so parts of huge pages go too; a peak that is forgotten
+    /// is not worth splitting one.
+    pub(crate) const fn unit(&self) -> Unit {
+        if self.ceiling.is_some() { Unit::Pages } else { Unit::Chunks }
     }
 }
 
@@ -182,6 +243,23 @@ mod tests {
     }
 
     #[test]
+    fn silence_makes_a_peak_older_until_the_floor_is_left() {
+        let mut limits = limits(None);
+        limits.allocated(4 << 30, 4 << 30, 0);
+        assert_eq!(limits.excess(0, 4 << 30), 0);
+        limits.aged(0, 0);
+        assert_eq!(limits.excess(0, 4 << 30), 0);
+        for _ in 0..9 {
+            limits.aged(0, 0);
+            assert_eq!(limits.excess(0, 4 << 30), 3 << 30);
+        }
+        let mut promised = super::Limits::new();
+        promised.start(Some(4 << 30), 8 << 30);
+        (0..9).for_each(|_| promised.aged(0, 0));
+        assert_eq!(promised.excess(0, 4 << 30), 0);
+    }
+
+    #[test]
     fn a_ceiling_is_a_promise_however_much_is_allocated() {
         let mut limits = limits(Some(10 * MIB));
         for _ in 0..1000 {
@@ -196,9 +274,54 @@ mod tests {
     fn too_little_left_presses_even_a_promise() {
         let mut limits = limits(Some(100));
         limits.room(1000, 50);
-        assert_eq!(limits.excess(0, 100), 0);
+        assert_eq!((limits.excess(0, 100), limits.pressed()), (0, 0));
         limits.room(1000, 30);
-        assert_eq!(limits.excess(0, 100), 20);
-        assert_eq!(limits.excess(0, 80), 0, "pressed once a look");
+        assert_eq!((limits.excess(0, 100), limits.pressed()), (0, 20));
+        assert_eq!(limits.pressed(), 0, "pressed once a look");
+    }
+
+    /// What is pressed out of 1000 free bytes by what happened in a second, with so much of 100 left.
+    fn pressed_by(left: usize, change: impl FnOnce(&mut Strain)) -> usize {
+        let mut limits = limits(None);
+        let mut strain = Strain { stalled: [1 << 20, 1 << 30], hits: 77, swapped: 1 << 20 };
+        limits.strain(5, strain, Some((100, left)), 1000);
+        change(&mut strain);
+        limits.strain(5 + 1_000_000_000, strain, Some((100, left)), 1000);
+        limits.pressed()
+    }
+
+    #[test]
+    fn stalls_and_hits_take_half_where_memory_is_tight_and_nothing_where_it_is_not() {
+        for (left, expected) in [(24, 500), (25, 0), (90, 0)] {
+            assert_eq!(pressed_by(left, |s| s.hits += 1), expected);
+            for which in [0, 1] {
+                assert_eq!(pressed_by(left, |s| s.stalled[which] += 100_000), expected);
+                assert_eq!(pressed_by(left, |s| s.stalled[which] += 99_999), 0, "under a tenth of the time");
+            }
+        }
+        assert_eq!(pressed_by(0, |_| ()), 0, "what was before the first look is no news");
+        // A counter that cannot be read for once, and one that begins anew.
+        assert_eq!(pressed_by(0, |s| *s = Strain::default()), 0);
+    }
+
+    #[test]
+    fn whatever_more_is_swapped_takes_all_that_is_free() {
+        for left in [0, 50, 100] {
+            assert_eq!(pressed_by(left, |s| s.swapped += 4096), usize::MAX);
+            assert_eq!(pressed_by(left, |s| s.swapped -= 4096), 0);
+        }
+    }
+
+    #[test]
+    fn looks_in_quick_succession_are_one() {
+        let mut limits = limits(None);
+        let strain = |hits| Strain { hits, ..Strain::default() };
+        limits.strain(0, strain(0), None, 8);
+        for now in 1..100 {
+            limits.strain(now * 1_000_000, strain(now), None, 8);
+            assert_eq!(limits.pressed(), 0);
+        }
+        limits.strain(100_000_000, strain(100), None, 8);
+        assert_eq!(limits.pressed(), 4);
     }
 }

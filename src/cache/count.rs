@@ -106,6 +106,17 @@ impl<O: Os> Cache<O> {
         if sum > i64::MAX as u64 { 0 } else { sum }
     }
 
+    /// Allocations and frees so far, at about one time.
+    pub(super) fn activity(&self) -> u64 {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        self.shards().iter().fold(0, |sum: u64, s| {
+            let counts = &s.counts;
+            sum.wrapping_add(get(&counts.stack_hits))
+                .wrapping_add(get(&counts.slow_allocations))
+                .wrapping_add(get(&counts.frees))
+        })
+    }
+
     /// Reads all counters.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -54,12 +54,24 @@ impl Scan {
 
 impl<O: Os> Cache<O> {
     /// Takes back a block of `len` at `start`, for which `requested` bytes were asked; 0 where the request lives on in
-    /// another block.
+    /// another block. `false`, and nothing done, where frees take the slow path: [`Cache::give_slowly`].
     #[inline]
-    pub(crate) fn give(&self, start: usize, len: Granules, requested: usize) {
-        let Some(shard) = self.shard() else {
-            return self.give_while_forking(Span::new(start, len.bytes()), requested);
-        };
+    pub(crate) fn give(&self, start: usize, len: Granules, requested: usize) -> bool {
+        let Some(shard) = self.shard() else { return false };
+        self.give_to(shard, start, len, requested);
+        true
+    }
+
+    /// Takes back a block in any case.
+    pub(crate) fn give_slowly(&self, start: usize, len: Granules, requested: usize) {
+        match self.shard_slow() {
+            Some(shard) => self.give_to(shard, start, len, requested),
+            None => self.give_while_forking(Span::new(start, len.bytes()), requested),
+        }
+    }
+
+    #[inline]
+    fn give_to(&self, shard: &shard::Shard, start: usize, len: Granules, requested: usize) {
         let mut stacks = shard.lock(self.os());
         shard::bump(&shard.counts.frees, u64::from(requested > 0));
         shard::bump(&shard.counts.live, (requested as u64).wrapping_neg());
@@ -73,12 +85,12 @@ impl<O: Os> Cache<O> {
         {
             return;
         }
-        self.give_slow(stacks, shard, class, start, bytes_max);
+        self.give_full_slow(stacks, shard, class, start, bytes_max);
     }
 
     /// Makes room on a full stack, or bypasses it.
     #[cold]
-    fn give_slow(
+    fn give_full_slow(
         &self,
         mut stacks: Guard<'_, shard::Stacks, O, Nap>,
         shard: &shard::Shard,
@@ -124,7 +136,8 @@ impl<O: Os> Cache<O> {
         let scan = if noted.fresh { self.scan(span) } else { None };
         let scan = scan.unwrap_or(Scan { resident: span.len, seen: span.len, ..Scan::NOTHING });
         let absent = scan.absent();
-        if noted.zeroed && self.zeroing.samples(span.len) {
+        // What was wiped or filled tells nothing.
+        if noted.zeroed && !self.is_careful() && self.zeroing.samples(span.len) {
             let untouched = |page: usize| absent.iter().any(|part| page >= part.start && page < part.end());
             // SAFETY: the block is the cache's since its owner gave it back, and readable: who protected it has undone
             // that before, as the contract of `NAlloc` demands.
@@ -217,12 +230,15 @@ impl<O: Os> Cache<O> {
     pub(crate) fn before_fork(&self) {
         self.heap.before_fork();
         self.thin.before_fork();
+        if self.is_checked() {
+            self.heap.misuse().before_fork(self.os());
+        }
         for shard in self.shards() {
             core::mem::forget(shard.lock(self.os()));
         }
         // Handlers that others registered may allocate: this thread then finds no shard and asks the heap.
         // Release: pairs with the acquire of whoever finds it null or, later, not null.
-        let shards = self.shards.swap(core::ptr::null_mut(), Ordering::AcqRel);
+        let shards = self.home_of_shards().swap(core::ptr::null_mut(), Ordering::AcqRel);
         self.shards_in_fork.store(shards, Ordering::Release);
     }
 
@@ -232,6 +248,9 @@ impl<O: Os> Cache<O> {
         for shard in self.shards() {
             // SAFETY: `before_fork` locked it in this thread and forgot the guard.
             unsafe { shard.stacks.unlock_forgotten(self.os()) };
+        }
+        if self.is_checked() {
+            self.heap.misuse().after_fork(self.os());
         }
         self.thin.after_fork();
         self.heap.after_fork();
@@ -246,9 +265,11 @@ impl<O: Os> Cache<O> {
         // Whoever held these does not exist here. What they guard are numbers that steer, none of which can be
         // wrong enough to matter, and a table that begins anew.
         self.limits.reset_in_child();
+        self.keeper.reset_in_child();
         self.host.reset_in_child();
         self.untouched.reset_in_child();
         *self.untouched.lock(self.os()) = super::Untouched::new();
+        self.heap.misuse().after_fork_in_child(self.os());
         self.thin.reset_in_child();
         self.thin.after_fork_in_child();
         self.heap.reset_in_child();
@@ -260,6 +281,6 @@ impl<O: Os> Cache<O> {
 
     fn restore_shards(&self) {
         // Acquire and release: as in `before_fork`.
-        self.shards.store(self.shards_in_fork.load(Ordering::Acquire), Ordering::Release);
+        self.home_of_shards().store(self.shards_in_fork.load(Ordering::Acquire), Ordering::Release);
     }
 }

@@ -34,7 +34,7 @@ impl<O: Os> Cache<O> {
     /// Notes that the block of a request of `old` bytes now serves one of `new` bytes.
     pub(crate) fn resized(&self, old: usize, new: usize) {
         let more = (new as u64).wrapping_sub(old as u64);
-        match self.shard() {
+        match self.shard_slow() {
             Some(shard) => {
                 let _stacks = shard.lock(self.os());
                 shard::bump(&shard.counts.live, more);
@@ -44,8 +44,20 @@ impl<O: Os> Cache<O> {
     }
 
     /// Makes a block shorter in place; its end goes back to the heap. `false` if that cannot be booked, and
-    /// nothing has changed.
-    pub(crate) fn shrink(&self, block: Span, keep: Granules) -> bool {
+    /// nothing has changed. `cut` is what of its caller's bytes is given up.
+    pub(crate) fn shrink(&self, block: Span, keep: Granules, cut: Span) -> bool {
+        if self.is_careful() && !self.is_thin(block) {
+            let held = self.heap.hold_tail();
+            if held {
+                if self.wipes() {
+                    self.wipe(cut.start, cut.len);
+                }
+                self.heap.give_tail_held(block, keep.bytes());
+                self.forget_untouched(block.start);
+                self.given(self.heap.level().dirty);
+            }
+            return held;
+        }
         if self.is_thin(block) {
             return self.shrink_thin(block, keep);
         }

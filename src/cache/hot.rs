@@ -21,7 +21,7 @@ const HOT_MAX: usize = 4 << 20;
 /// Blocks up to this length come from the hot run, in bytes: of longer ones little would be left in a second-level cache.
 const HOT_BLOCK_MAX: usize = HOT_MAX / 3;
 
-/// Blocks that a piece of a run may be cut into: of 64 KiB, which no block is shorter than.
+/// Blocks that a piece of a run may be cut into before more are paid for: of 64 KiB, where the large side begins by default.
 const TOKENS: usize = HOT_MAX / (64 << 10);
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,6 +83,10 @@ impl<O: Os> Cache<O> {
         }
         let shard = self.shard()?;
         let stacks = shard.lock(self.os());
+        if stacks.hot.rest().len >= len {
+            drop(stacks);
+            return self.cut_shorter_slow(shard, class);
+        }
         let at = stacks.hot.end;
         // Relaxed: written under this lock. It wraps where more was freed here than was taken.
         let live = shard.counts.live.load(Ordering::Relaxed) as i64;
@@ -91,7 +95,7 @@ impl<O: Os> Cache<O> {
         let mut run = self.heap.take_more(at, HOT_MAX, TOKENS);
         run = run.or_else(|| self.heap.take_piece(HOT_MAX, TOKENS));
         if run.is_none() && drains {
-            // More is kept than is in use, a block here and a block there of other classes. What this thread freed in blocks of other classes is what is in its cache.
+            // More is kept than is in use, in blocks of other classes; they are what is in this thread's cache.
             self.drain_shard(shard);
             run = self.heap.take_longest(len, HOT_MAX, TOKENS);
         }
@@ -109,6 +113,29 @@ impl<O: Os> Cache<O> {
         let start = stacks.cut(class, &shard.counts);
         drop(stacks);
         self.give_hot(old);
+        if start.is_some() {
+            add(&self.tally.runs, 1);
+        }
+        start
+    }
+
+    /// Cuts a block from a run that is long enough, and was cut into more blocks than were paid for: where the large side
+    /// begins under 64 KiB, they are as short as that.
+    #[cold]
+    fn cut_shorter_slow(&self, shard: &Shard, class: SizeClass) -> Option<usize> {
+        if !self.heap.hold_nodes(TOKENS) {
+            return None;
+        }
+        let mut stacks = shard.lock(self.os());
+        if stacks.hot.end == 0 {
+            // Drained by another thread meanwhile.
+            drop(stacks);
+            self.heap.drop_nodes(TOKENS);
+            return None;
+        }
+        stacks.hot.tokens += TOKENS;
+        let start = stacks.cut(class, &shard.counts);
+        drop(stacks);
         if start.is_some() {
             add(&self.tally.runs, 1);
         }

@@ -6,10 +6,12 @@
 
 #![expect(unsafe_code, reason = "the shards live in memory mapped by the os layer")]
 
+mod careful;
 mod count;
 mod free;
 mod grow;
 mod hot;
+mod keeper;
 mod shard;
 mod slow;
 mod thin;
@@ -30,10 +32,11 @@ use crate::limits::Limits;
 use crate::os::{self, GRANULE, Huge, Os};
 use crate::sync::{
     Lock,
-    atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering},
 };
 use crate::zeroing::Zeroing;
 use count::Tally;
+use keeper::Keeper;
 use shard::Shard;
 use untouched::Untouched;
 
@@ -52,7 +55,7 @@ const STACKS_SHARE: usize = 2;
 /// Shards per CPU that we may run on: a pool of as many threads as CPUs, and as many others.
 const SHARDS_PER_CPU: usize = 2;
 
-/// The most shards: 512 of 6 KiB each.
+/// The most shards: 512 of 7 KiB each.
 const SHARDS_MAX: usize = 512;
 
 /// Address space set aside at first: 16 times RAM, but at least this and at most that, in bytes.
@@ -96,6 +99,10 @@ pub(crate) struct Cache<O: Os> {
     shard_count: AtomicUsize,
     /// Where `shards` is kept while a thread forks.
     shards_in_fork: AtomicPtr<Shard>,
+    /// The shards, in their place, where every request and every free takes the slow path (see `careful`).
+    shards_careful: AtomicPtr<Shard>,
+    /// What a free has to do beside giving the block back: bits of [`Care`].
+    care: AtomicU8,
     /// Fresh memory since the last look at what the host has left, in bytes.
     since_look: AtomicUsize,
     /// When that was, in nanoseconds of the clock.
@@ -111,21 +118,23 @@ pub(crate) struct Cache<O: Os> {
     zeroing: Zeroing,
     host: Lock<Host>,
     tally: Tally,
+    keeper: Keeper,
     /// Address space to set aside at first, at least, in bytes.
     reserve_min: usize,
 }
 
 impl<O: Os> Cache<O> {
-    pub(crate) const fn new(os: O) -> Self
+    /// A cache whose thread, if one is asked for, `start_keeper` starts; it is to call [`Cache::keep`].
+    pub(crate) const fn new(os: O, start_keeper: fn() -> bool) -> Self
     where
         O: Copy,
     {
-        Self::with_reserve(os, os, *RESERVE.start())
+        Self::with_reserve(os, os, *RESERVE.start(), Some(start_keeper))
     }
 
     /// As [`Cache::new`], with `reserve_min` bytes of address space set aside at first, at least, over a kernel that is
     /// given twice.
-    const fn with_reserve(os: O, again: O, reserve_min: usize) -> Self {
+    const fn with_reserve(os: O, again: O, reserve_min: usize, start_keeper: Option<fn() -> bool>) -> Self {
         Self {
             heap: PageHeap::new(os),
             thin: PageHeap::new(again),
@@ -133,6 +142,8 @@ impl<O: Os> Cache<O> {
             shards: AtomicPtr::new(core::ptr::null_mut()),
             shard_count: AtomicUsize::new(0),
             shards_in_fork: AtomicPtr::new(core::ptr::null_mut()),
+            shards_careful: AtomicPtr::new(core::ptr::null_mut()),
+            care: AtomicU8::new(0),
             since_look: AtomicUsize::new(0),
             last_look: AtomicU64::new(0),
             next: AtomicUsize::new(0),
@@ -143,6 +154,7 @@ impl<O: Os> Cache<O> {
             zeroing: Zeroing::new(),
             host: Lock::new(Host { started: false }),
             tally: Tally::new(),
+            keeper: Keeper::new(start_keeper),
             reserve_min,
         }
     }
@@ -154,8 +166,7 @@ impl<O: Os> Cache<O> {
     /// Whether there are shards: from the start on, but while a thread forks.
     #[inline]
     fn is_ready(&self) -> bool {
-        // Acquire: pairs with the release in `start`, so that the shards and settings are seen whole.
-        !self.shards.load(Ordering::Acquire).is_null()
+        !self.shards_now().is_null()
     }
 
     /// Whether [`Cache::start`] has been.
@@ -187,11 +198,13 @@ impl<O: Os> Cache<O> {
         let setup = Setup {
             page: facts.page,
             huge,
-            moves: facts.moving(settings.moves),
+            // In checked mode free memory stays what it was filled with, where it was.
+            moves: facts.moving(settings.moves) && !settings.checked,
             residency: facts.residency,
-            soften: facts.soften,
+            soften: facts.soften && !settings.checked,
             reserve: facts.ram.saturating_mul(16).clamp(self.reserve_min, *RESERVE.end()),
             growth: Growth::Any,
+            wipes: settings.wipe_on_free,
         };
         self.heap.start(setup);
         self.start_thin(setup);
@@ -199,8 +212,12 @@ impl<O: Os> Cache<O> {
         *host = Host { started: true };
         self.set_ceiling(&settings, count, facts.ram);
         self.shard_count.store(count, Ordering::Relaxed);
-        // Release: pairs with the acquire in `is_ready` and `shard`.
-        self.shards.store(shards, Ordering::Release);
+        self.set_care(&settings);
+        if settings.background {
+            self.keeper.ask_for();
+        }
+        // Release: pairs with the acquire in `shards_now` and `shard`.
+        self.home_of_shards().store(shards, Ordering::Release);
         Some(Started { first: true, tune_glibc: settings.tune_glibc, huge })
     }
 
@@ -221,10 +238,16 @@ impl<O: Os> Cache<O> {
         self.page.load(Ordering::Relaxed)
     }
 
+    /// The shards, wherever they are kept; null before the first request and while a thread forks.
+    fn shards_now(&self) -> *mut Shard {
+        // Acquire: pairs with the release in `start`, so that the shards and settings are seen whole.
+        let shards = self.shards.load(Ordering::Acquire);
+        if shards.is_null() { self.shards_careful.load(Ordering::Acquire) } else { shards }
+    }
+
     /// All shards; none before the first request.
     fn shards(&self) -> &[Shard] {
-        // Acquire: pairs with the release in `start`.
-        let shards = self.shards.load(Ordering::Acquire);
+        let shards = self.shards_now();
         if shards.is_null() {
             return &[];
         }
@@ -233,11 +256,21 @@ impl<O: Os> Cache<O> {
         unsafe { core::slice::from_raw_parts(shards, self.shard_count.load(Ordering::Relaxed)) }
     }
 
-    /// The calling thread's shard, once the cache is ready.
+    /// The calling thread's shard, once the cache is ready, unless all have to take the slow path.
     #[inline]
     fn shard(&self) -> Option<&Shard> {
         // Acquire: pairs with the release in `start`.
-        let shards = self.shards.load(Ordering::Acquire);
+        self.shard_of(self.shards.load(Ordering::Acquire))
+    }
+
+    /// The calling thread's shard, once the cache is ready.
+    fn shard_slow(&self) -> Option<&Shard> {
+        self.shard_of(self.shards_now())
+    }
+
+    /// The calling thread's one of `shards`, which are all there are, or null.
+    #[inline]
+    fn shard_of(&self, shards: *mut Shard) -> Option<&Shard> {
         if shards.is_null() {
             return None;
         }

@@ -13,7 +13,7 @@ use crate::zeroing::Way;
 const LOOK_EVERY: usize = 256 << 20;
 
 /// Nanoseconds after which a request that tells the limits looks too: a look takes a quarter of a millisecond.
-const LOOK_AFTER: u64 = 250_000_000;
+pub(super) const LOOK_AFTER: u64 = 250_000_000;
 
 /// The most that one request purges for the decay of a forgotten peak, in bytes: a purge of this size takes
 /// a quarter of a millisecond, and the next request goes on.
@@ -74,7 +74,7 @@ impl<O: Os> Cache<O> {
 
     /// Counts a request that was served; gives its turn.
     pub(super) fn count_taken(&self, requested: usize) -> usize {
-        let Some(shard) = self.shard() else {
+        let Some(shard) = self.shard_slow() else {
             // Another thread has begun to fork meanwhile.
             add(&self.tally.allocations_in_fork, 1);
             add(&self.tally.live_in_fork, requested as u64);
@@ -217,6 +217,7 @@ impl<O: Os> Cache<O> {
     /// Sees to the limits after `fresh` bytes of a run were neither resident nor moved in.
     #[cold]
     pub(super) fn fresh_slow(&self, fresh: usize) {
+        self.keeper.wake(self.os());
         // Relaxed: a statistic.
         self.tally.live_peak.fetch_max(self.live(), Ordering::Relaxed);
         if self.since_look.fetch_add(fresh, Ordering::Relaxed) + fresh > LOOK_EVERY {
@@ -233,7 +234,7 @@ impl<O: Os> Cache<O> {
         }
         limits.allocated(0, highest, level.out);
         let excess = limits.excess(level.out, level.dirty);
-        let unit = if limits.ceiling().is_some() { Unit::Pages } else { Unit::Chunks };
+        let unit = limits.unit();
         drop(limits);
         if excess > 0 {
             self.heap.purge(excess, unit);
@@ -244,6 +245,8 @@ impl<O: Os> Cache<O> {
     #[cold]
     pub(super) fn tick_slow(&self, bytes: usize) {
         self.tally.live_peak.fetch_max(self.live(), Ordering::Relaxed);
+        self.keeper.see_to();
+        self.keeper.wake(self.os());
         // Relaxed: whoever is a moment late looks once more.
         if self.os().now().saturating_sub(self.last_look.load(Ordering::Relaxed)) > LOOK_AFTER {
             self.look_slow();
@@ -252,23 +255,43 @@ impl<O: Os> Cache<O> {
         let mut limits = self.limits.lock(self.os());
         let ended = limits.allocated(bytes, level.out_max, level.out);
         let excess = limits.excess(level.out, level.dirty);
+        let unit = limits.unit();
         drop(limits);
         if ended {
             self.heap.begin_window();
         }
         if excess > 0 {
-            self.heap.purge(excess.min(SLICE), Unit::Chunks);
+            self.heap.purge(excess.min(SLICE), unit);
         }
     }
 
-    /// Looks at what the container or host has left.
+    /// Looks at what the container or host has left, and gives up what it needs back.
     #[cold]
-    fn look_slow(&self) {
+    pub(super) fn look_slow(&self) {
         // Relaxed: as in `tick_slow`.
         self.since_look.store(0, Ordering::Relaxed);
-        self.last_look.store(self.os().now(), Ordering::Relaxed);
-        if let Some(room) = self.os().room() {
-            self.limits.lock(self.os()).room(room.limit, room.left);
+        let now = self.os().now();
+        self.last_look.store(now, Ordering::Relaxed);
+        let room = self.os().room(self.heap.closed() + self.thin.closed());
+        let strain = self.os().strain();
+        let free = self.cached_bytes();
+        let mut limits = self.limits.lock(self.os());
+        if let Some(room) = room {
+            limits.room(room.limit, room.left);
         }
+        limits.strain(now, strain, room.map(|room| (room.limit, room.left)), free);
+        let pressed = limits.pressed();
+        drop(limits);
+        if pressed > 0 {
+            self.give_up(pressed);
+        }
+    }
+
+    /// Gives so many free bytes back to the kernel, whatever is allowed, in pages, and address space with them.
+    fn give_up(&self, bytes: usize) {
+        self.drain();
+        self.heap.purge(bytes, Unit::Pages);
+        self.heap.trim();
+        self.thin.trim();
     }
 }

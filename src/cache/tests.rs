@@ -5,8 +5,10 @@
 //!
 //! `ZK_NALLOC_TEST_TIMES=n` draws n times as much; unset, all of it takes about a minute where nothing is optimised.
 
+mod careful;
 mod edges;
 mod failures;
+mod keeper;
 mod model;
 mod ops;
 mod pattern;

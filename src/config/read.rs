@@ -37,6 +37,11 @@ pub(super) fn moves(value: &[u8]) -> Option<Moves> {
     pick(value, &[("auto", Moves::Auto), ("never", Moves::Never), ("always", Moves::Always)])
 }
 
+/// Reads `1` or `0`.
+pub(super) fn switch(value: &[u8]) -> Option<bool> {
+    pick(value, &[("1", true), ("0", false)])
+}
+
 fn pick<T: Copy>(value: &[u8], words: &[(&str, T)]) -> Option<T> {
     words.iter().find(|(word, _)| value.eq_ignore_ascii_case(word.as_bytes())).map(|&(_, meaning)| meaning)
 }
@@ -104,6 +109,10 @@ mod tests {
         assert_eq!(moves(b"auto"), Some(Moves::Auto));
         assert_eq!(moves(b"never"), Some(Moves::Never));
         assert_eq!(moves(b"always"), Some(Moves::Always));
+        assert_eq!((switch(b"1"), switch(b"0")), (Some(true), Some(false)));
+        for text in ["", "2", "01", "yes", "true", "on", " 1"] {
+            assert_eq!(switch(text.as_bytes()), None, "{text:?}");
+        }
         for text in ["", "aut", "autos", " auto", "never ", "1", "madvise", "off"] {
             assert_eq!(thp(text.as_bytes()), None, "{text:?}");
             assert_eq!(moves(text.as_bytes()), None, "{text:?}");

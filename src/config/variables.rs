@@ -16,19 +16,26 @@ pub(crate) enum Variable {
     CacheBytes,
     Thp,
     Moves,
+    Checked,
+    WipeOnFree,
+    Background,
 }
 
 /// How many there are.
 const COUNT: usize = Variable::ALL.len();
 
 impl Variable {
-    pub(crate) const ALL: [Self; 3] = [Self::CacheBytes, Self::Thp, Self::Moves];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::CacheBytes, Self::Thp, Self::Moves, Self::Checked, Self::WipeOnFree, Self::Background];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::CacheBytes => "ZK_NALLOC_CACHE_BYTES",
             Self::Thp => "ZK_NALLOC_THP",
             Self::Moves => "ZK_NALLOC_MOVES",
+            Self::Checked => "ZK_NALLOC_CHECKED",
+            Self::WipeOnFree => "ZK_NALLOC_WIPE_ON_FREE",
+            Self::Background => "ZK_NALLOC_BACKGROUND",
         }
     }
 
@@ -197,9 +204,13 @@ mod tests {
     #[test]
     fn wherever_the_stream_is_cut() {
         let environment = b"A=1\0ZK_NALLOC_THP=never\0\0ZK_NALLOC=x\0ZK_NALLOC_THPX=y\0XZK_NALLOC_MOVES=z\0\
-            ZK_NALLOC_MOVES\0ZK_NALLOC_CACHE_BYTES=4G\0ZK_NALLOC_THP=always\0ZK_NALLOC_MOVES=";
+            ZK_NALLOC_MOVES\0ZK_NALLOC_CACHE_BYTES=4G\0ZK_NALLOC_WIPE_ON_FREE=1\0ZK_NALLOC_THP=always\0ZK_NALLOC_MOVES=";
         for piece in 1..environment.len() + 1 {
-            assert_eq!(found(environment, piece), [some("4G"), some("never"), some("")], "{piece}");
+            assert_eq!(
+                found(environment, piece),
+                [some("4G"), some("never"), some(""), None, some("1"), None],
+                "{piece}"
+            );
         }
     }
 
@@ -209,7 +220,7 @@ mod tests {
         for environment in
             [&b""[..], b"\0\0\0", b"=", b"ZK_NALLOC_THP", b"\xff\xff", b"a=ZK_NALLOC_THP=never", &noise]
         {
-            assert_eq!(found(environment, 64), [None, None, None]);
+            assert_eq!(found(environment, 64), [const { None }; COUNT]);
         }
     }
 
@@ -229,7 +240,7 @@ mod tests {
 
     #[test]
     fn what_could_harm_a_terminal_is_not_shown() {
-        let [_, thp, _] = found(b"ZK_NALLOC_THP=\x1b]0;x\x07\r\n\"\x7f\xe2\x82\xac ok\0", 7);
+        let [_, thp, ..] = found(b"ZK_NALLOC_THP=\x1b]0;x\x07\r\n\"\x7f\xe2\x82\xac ok\0", 7);
         assert_eq!(thp.unwrap(), "?]0;x???????? ok");
     }
 }

@@ -13,6 +13,7 @@ use crate::cache::{Cache, Grown, Handed, Started};
 use crate::config::Config;
 use crate::geometry::{Block, SizeClass};
 use crate::heap::Span;
+use crate::misuse::Deed;
 use crate::os::{GRANULE, Os};
 use crate::zeroing::write_zeros;
 
@@ -38,7 +39,12 @@ impl<O: Os> Cache<O> {
                 on_start(started);
             }
         }
-        self.take_slow(block, layout.size(), zeroed)
+        let handed = self.take_slow(block, layout.size(), zeroed)?;
+        if self.note_born(handed.start + Block::colour(handed.turn, layout), layout) {
+            return Some(handed);
+        }
+        self.give_slowly(handed.start, block.len, layout.size());
+        None
     }
 
     /// Serves a large request, or gives null. `config` and `on_start` are for the first one.
@@ -85,16 +91,54 @@ impl<O: Os> Cache<O> {
     pub(crate) fn deallocate(&self, p: *mut u8, layout: Layout) {
         // No large request was ever served without a block.
         let Some(block) = Block::of(layout) else { return };
-        self.give(Block::start(p.expose_provenance(), layout), block.len, layout.size());
+        if !self.give(Block::start(p.expose_provenance(), layout), block.len, layout.size()) {
+            self.deallocate_slow(p, layout);
+        }
+    }
+
+    /// Takes back a block with more to do than that, or while a thread forks.
+    #[cold]
+    fn deallocate_slow(&self, p: *mut u8, layout: Layout) {
+        let Some(block) = Block::of(layout) else { return };
+        self.note_dies(p.addr(), layout, Deed::Freed);
+        if self.wipes() {
+            self.wipe(p.addr(), layout.size());
+        }
+        self.give_slowly(Block::start(p.addr(), layout), block.len, layout.size());
     }
 
     /// Resizes a large block that stays large.
     pub(crate) fn reallocate(&self, p: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
+        if self.is_careful() || !self.has_started() {
+            return self.reallocate_slow(p, layout, new);
+        }
+        self.resize(p, layout, new)
+    }
+
+    /// Resizes a block with more to do than that.
+    #[cold]
+    fn reallocate_slow(&self, p: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
+        self.note_dies(p.expose_provenance(), layout, Deed::Resized);
+        let to = self.resize(p, layout, new);
+        if to.is_null() {
+            self.note_reborn(p.addr(), layout);
+        } else {
+            self.note_reborn(to.addr(), new);
+        }
+        to
+    }
+
+    fn resize(&self, p: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
         let (Some(old_block), Some(block)) = (Block::of(layout), Block::of(new)) else {
             return ptr::null_mut();
         };
         let span = Span::new(Block::start(p.expose_provenance(), layout), old_block.len.bytes());
-        if block.len == old_block.len || (block.len < old_block.len && self.shrink(span, block.len)) {
+        let cut = Span::between(p.addr() + new.size().min(layout.size()), p.addr() + layout.size());
+        if block.len == old_block.len || (block.len < old_block.len && self.shrink(span, block.len, cut)) {
+            if self.wipes() {
+                let kept = cut.common(Span::new(span.start, block.len.bytes()));
+                self.wipe(kept.start, kept.len);
+            }
             self.resized(layout.size(), new.size());
             return p;
         }
@@ -120,6 +164,9 @@ impl<O: Os> Cache<O> {
                             .copy_from_nonoverlapping(pointer(part.start), part.len);
                     }
                     self.copied(part.len);
+                    if self.wipes() {
+                        self.wipe(part.start, part.len);
+                    }
                 }
                 self.finish_move(span, moved);
                 self.resized(layout.size(), new.size());
@@ -130,7 +177,10 @@ impl<O: Os> Cache<O> {
                 // SAFETY: as above.
                 unsafe { to.copy_from_nonoverlapping(p, layout.size().min(new.size())) };
                 self.copied(layout.size().min(new.size()));
-                self.give(span.start, old_block.len, 0);
+                if self.wipes() {
+                    self.wipe(p.addr(), layout.size());
+                }
+                self.give_slowly(span.start, old_block.len, 0);
                 self.resized(layout.size(), new.size());
                 to
             }

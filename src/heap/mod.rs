@@ -20,6 +20,7 @@ pub(crate) use purge::Unit;
 pub(crate) use relocate::{Behind, Relocated};
 pub(crate) use take::{Found, Run, Unclean, Wish};
 
+use crate::misuse::Misuse;
 use crate::os::{CHUNK, Huge, Os};
 use crate::sync::{
     Guard, Lock,
@@ -43,6 +44,8 @@ pub(crate) struct Setup {
     pub(crate) reserve: usize,
     /// What more may be mapped.
     pub(crate) growth: Growth,
+    /// Whether copies of a block's content that the heap makes are wiped.
+    pub(crate) wipes: bool,
 }
 
 /// How a heap may come by memory once its first reservation is full, or refused.
@@ -154,6 +157,7 @@ pub(crate) struct PageHeap<O: Os> {
     movers: AtomicU32,
     /// Start and end of the one reservation of a heap that grows by no other; 0 before it is made.
     bounds: [AtomicUsize; 2],
+    misuse: Misuse,
 }
 
 impl<O: Os> PageHeap<O> {
@@ -166,6 +170,7 @@ impl<O: Os> PageHeap<O> {
             soften: false,
             reserve: 0,
             growth: Growth::Any,
+            wipes: false,
         };
         let inner = Inner {
             pieces: Pieces::new(),
@@ -187,7 +192,12 @@ impl<O: Os> PageHeap<O> {
             refused_growth: 0,
         };
         let bounds = [const { AtomicUsize::new(0) }; 2];
-        Self { os, inner: Lock::new(inner), movers: AtomicU32::new(0), bounds }
+        Self { os, inner: Lock::new(inner), movers: AtomicU32::new(0), bounds, misuse: Misuse::new() }
+    }
+
+    /// What is kept in checked mode.
+    pub(crate) fn misuse(&self) -> &Misuse {
+        &self.misuse
     }
 
     /// Notes where the one reservation of a heap lies that grows by no other.
@@ -240,6 +250,9 @@ impl<O: Os> PageHeap<O> {
     /// Takes back blocks that `take` handed out, whose content may be anything. Gives the bytes that are free
     /// and dirty now.
     pub(crate) fn give(&self, spans: &[Span]) -> usize {
+        if self.misuse.is_on() {
+            spans.iter().for_each(|span| self.misuse.paint(span.start, span.len));
+        }
         let mut inner = self.enter();
         inner.note_peak();
         for &span in spans {
@@ -295,6 +308,42 @@ impl<O: Os> PageHeap<O> {
         true
     }
 
+    /// The first half of [`PageHeap::give_tail`]: `false` if a node for the end cannot be had, and nothing has changed.
+    /// Otherwise one is set aside for it (H6), and [`PageHeap::give_tail_held`] is to be called; what lies in the end
+    /// may be overwritten before.
+    pub(crate) fn hold_tail(&self) -> bool {
+        let mut inner = self.enter();
+        let held = inner.ensure_spare(&self.os);
+        inner.loose += usize::from(held);
+        held
+    }
+
+    /// Takes back the end of a block, from `keep` bytes on, for which a node is held.
+    pub(crate) fn give_tail_held(&self, block: Span, keep: usize) {
+        let tail = Span::between(block.start + keep, block.end());
+        if self.misuse.is_on() {
+            self.misuse.paint(tail.start, tail.len);
+        }
+        let mut inner = self.enter();
+        inner.note_peak();
+        inner.loose -= 1;
+        inner.insert(tail, State::Dirty);
+        inner.out -= tail.len;
+    }
+
+    /// Sets nodes aside for so many blocks yet to be cut; `false` if they cannot be had.
+    pub(crate) fn hold_nodes(&self, count: usize) -> bool {
+        let mut inner = self.enter();
+        let held = inner.ensure_spare_for(count, &self.os);
+        inner.loose += if held { count } else { 0 };
+        held
+    }
+
+    /// Gives nodes back that were set aside.
+    pub(crate) fn drop_nodes(&self, count: usize) {
+        self.enter().loose -= count;
+    }
+
     /// Reads the books.
     pub(crate) fn books(&self) -> Books {
         let inner = self.inner.lock(&self.os);
@@ -314,6 +363,11 @@ impl<O: Os> PageHeap<O> {
             refused_moves: inner.refused_moves,
             refused_growth: inner.refused_growth,
         }
+    }
+
+    /// Bytes set aside that hold nothing.
+    pub(crate) fn closed(&self) -> usize {
+        self.inner.lock(&self.os).pieces.bytes(State::Closed)
     }
 
     /// What the limits are about.

@@ -30,7 +30,12 @@ impl<O: Os> PageHeap<O> {
                     break;
                 };
                 inner.operations += 1;
+                // Where a page is larger than a granule, what is purged with it may be zero.
+                let is_dirty = inner.setup.page == GRANULE;
                 drop(inner);
+                if is_dirty && self.misuse.is_on() {
+                    self.misuse.check_painted(&self.os, span.start, span.len);
+                }
                 let zero = self.make_zero(span);
                 self.reenter().operations -= 1;
                 let (Ok(bytes) | Err(bytes)) = zero;
@@ -48,6 +53,11 @@ impl<O: Os> PageHeap<O> {
         while !rest.is_empty() {
             let (part, foreign) = self.reenter().same_kind(rest);
             let state = if foreign { self.heal(part) } else { self.purged(part) };
+            if state != Some(State::Zero) && self.misuse.is_on() {
+                // Some of it may have gone; what was lost is not touched again.
+                let kept = if state.is_some() { rest.start } else { part.end() };
+                self.misuse.paint(kept, rest.end() - kept);
+            }
             let mut inner = self.reenter();
             let last = part.len == rest.len;
             if !last {
@@ -93,6 +103,13 @@ impl<O: Os> PageHeap<O> {
     /// Takes back a block parts of which were hardly touched: those (whole chunks, ascending) are purged, which
     /// costs little where there is little to purge, and are zero afterwards.
     pub(crate) fn give_absent(&self, span: Span, absent: &[Span]) {
+        if self.misuse.is_on() {
+            let mut at = span.start;
+            for part in absent.iter().copied().chain([Span::new(span.end(), 0)]) {
+                self.misuse.paint(at, part.start - at);
+                at = part.end();
+            }
+        }
         let mut inner = self.enter();
         if absent.len() * 2 + 1 > super::SPLITS || !inner.ensure_spare(&self.os) {
             drop(inner);
@@ -152,9 +169,15 @@ impl<O: Os> PageHeap<O> {
     /// Gives everything that is free back to the kernel: pages, then address space. Gives the bytes purged.
     pub(crate) fn release(&self) -> usize {
         let done = self.purge(usize::MAX, Unit::Pages);
+        self.trim();
+        done
+    }
+
+    /// Gives address space back that is free and untouched: what counts against a limit of the process or a commit
+    /// charge.
+    pub(crate) fn trim(&self) {
         self.close_free();
         self.unmap_free();
-        done
     }
 
     /// Closes every wholly free step of the reserved regions, which also makes it one VMA with what is closed
@@ -193,10 +216,11 @@ impl<O: Os> PageHeap<O> {
         loop {
             let mut inner: Guard<'_, Inner, O> = self.enter();
             let Some((index, span)) = inner.wholly_free_plain() else { return };
+            let state = inner.pieces.get(index).state;
             inner.pieces.remove(index);
             // Under the lock: the range must be in the books as long as it is ours, and nobody's afterwards.
             if self.os.unmap(span.start, span.len).is_err() {
-                inner.insert(span, State::Dirty);
+                inner.insert(span, state);
                 return;
             }
             inner.opened = inner.opened.saturating_sub(span.len);

@@ -180,6 +180,9 @@ impl<O: Os> PageHeap<O> {
         // SAFETY: both ranges are mapped and ours alone: the source of a move stays mapped (contract of
         // `move_pages`) and is part of the caller's block; the target is in transit (H1). They do not overlap.
         unsafe { core::ptr::copy_nonoverlapping(from, to, moved.len) };
+        if self.reenter().setup.wipes {
+            self.os.wipe(moved.start - home + start, moved.len);
+        }
     }
 }
 

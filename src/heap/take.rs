@@ -170,6 +170,10 @@ impl<O: Os> PageHeap<O> {
         inner.pieces.carve(index, span);
         inner.out += span.len;
         inner.loose += 1;
+        drop(inner);
+        if self.misuse.is_on() {
+            self.misuse.check_painted(&self.os, span.start, span.len);
+        }
         Some(Run { span, unclean: Unclean::all(span), found: Found::Run })
     }
 
@@ -258,6 +262,9 @@ impl<O: Os> PageHeap<O> {
 
     /// Ends the operation that holds `window`, whose range is its caller's now.
     pub(super) fn hand_out(&self, window: &Window) -> Run {
+        if self.misuse.is_on() {
+            self.check_parts(window);
+        }
         let mut unclean = Unclean::default();
         let mut fresh = 0;
         for part in window.parts() {
@@ -279,6 +286,19 @@ impl<O: Os> PageHeap<O> {
             fresh => Found::Fresh(fresh),
         };
         Run { span, unclean, found }
+    }
+
+    /// In checked mode: ends the process if somebody has written to what a window holds.
+    #[cold]
+    fn check_parts(&self, window: &Window) {
+        for part in window.parts() {
+            let Span { start, len } = part.span;
+            if part.state != State::Zero {
+                self.misuse.check_painted(&self.os, start, len);
+            } else if self.os.resident(start, len).is_none_or(|bytes| bytes > 0) {
+                self.misuse.check_zero(&self.os, start, len);
+            }
+        }
     }
 
     /// Makes all parts of a window in transit accessible, and inherited ones private. Says whether that
@@ -313,6 +333,9 @@ impl<O: Os> PageHeap<O> {
                     let done = !whole.is_empty() && self.os.purge(whole.start, whole.len).is_ok();
                     inner = self.reenter();
                     let zero = done && whole == part.span;
+                    if !zero && self.misuse.is_on() {
+                        self.misuse.paint(part.span.start, part.span.len);
+                    }
                     window.parts[i].state = if zero { State::Zero } else { State::Dirty };
                 }
                 State::Zero | State::Soft | State::Dirty => {}

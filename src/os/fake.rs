@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) use plan::{Call, MoveFailure, PurgeFailure, RemapFailure, When};
 pub(crate) use space::{Access, Attributes, Owner, Vma};
 
-use super::{CHUNK, Facts, Huge, HugeMode, Outcome, Room};
+use super::{CHUNK, Facts, Huge, HugeMode, Outcome, Room, Strain};
 use crate::error::Errno;
 use memory::Memory;
 use plan::Plans;
@@ -51,6 +51,7 @@ struct State {
     softened: Ranges,
     facts: Facts,
     room: Option<Room>,
+    strain: Strain,
     environment: Vec<u8>,
     said: Vec<String>,
     vmas_max: usize,
@@ -86,6 +87,7 @@ impl Fake {
             softened: Ranges::default(),
             facts,
             room: None,
+            strain: Strain::default(),
             environment: Vec::new(),
             said: Vec::new(),
             vmas_max: 65_530,

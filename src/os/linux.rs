@@ -15,16 +15,17 @@ mod limits;
 mod path;
 mod probe;
 mod room;
+mod strain;
 pub(super) mod sys;
 mod text;
 mod vma;
 
-pub(crate) use hooks::{at_fork, keep_small_top};
+pub(crate) use hooks::{at_fork, keep_small_top, start_thread};
 pub(crate) use limits::{Limit, overcommit_mode};
 
 use sys::{KeepErrno, errno, outcome, ptr};
 
-use super::{Facts, Huge, Os, Outcome, Room};
+use super::{Facts, Huge, Os, Outcome, Room, Strain};
 use crate::error::Errno;
 use crate::sync::process::{AtomicBool, Ordering};
 use crate::sync::{Park, atomic::AtomicU32};
@@ -132,10 +133,10 @@ impl Linux {
         }
     }
 
-    fn futex(word: &AtomicU32, operation: i32, value: u32) {
+    fn futex(word: &AtomicU32, operation: i32, value: u32, timeout: Option<&libc::timespec>) {
         let _keep = KeepErrno::new();
         // SAFETY: FUTEX_WAIT reads the word, which lives as long as the reference, and FUTEX_WAKE uses its address
-        // only; the null pointer is no timeout. Refusals (the word has changed, a signal came) are wake-ups for no
+        // only; a null pointer is no timeout. Refusals (the word has changed, a signal came) are wake-ups for no
         // reason.
         unsafe {
             libc::syscall(
@@ -143,7 +144,7 @@ impl Linux {
                 core::ptr::from_ref(word),
                 operation | libc::FUTEX_PRIVATE_FLAG,
                 value,
-                core::ptr::null::<libc::timespec>(),
+                timeout.map_or(core::ptr::null(), core::ptr::from_ref),
             );
         }
     }
@@ -159,11 +160,11 @@ impl Park for Linux {
     }
 
     fn wait(&self, word: &AtomicU32, expected: u32) {
-        Self::futex(word, libc::FUTEX_WAIT, expected);
+        Self::futex(word, libc::FUTEX_WAIT, expected, None);
     }
 
     fn wake_one(&self, word: &AtomicU32) {
-        Self::futex(word, libc::FUTEX_WAKE, 1);
+        Self::futex(word, libc::FUTEX_WAKE, 1, None);
     }
 }
 
@@ -173,9 +174,14 @@ impl Os for Linux {
         host::facts()
     }
 
-    fn room(&self) -> Option<Room> {
+    fn room(&self, reserved: usize) -> Option<Room> {
         let _keep = KeepErrno::new();
-        room::scarcest()
+        room::scarcest(reserved)
+    }
+
+    fn strain(&self) -> Strain {
+        let _keep = KeepErrno::new();
+        strain::now()
     }
 
     fn reserve(&self, len: usize, align: usize) -> Result<usize, Errno> {
@@ -292,6 +298,15 @@ impl Os for Linux {
         Some(bytes)
     }
 
+    fn wait_for(&self, word: &AtomicU32, expected: u32, nanoseconds: u64) {
+        const SECOND: u64 = 1_000_000_000;
+        let seconds = libc::time_t::try_from(nanoseconds / SECOND).unwrap_or(libc::time_t::MAX);
+        let mut timeout = libc::timespec { tv_sec: seconds, tv_nsec: 0 };
+        // Under a second, which any of its types holds.
+        timeout.tv_nsec = (nanoseconds % SECOND) as _;
+        Self::futex(word, libc::FUTEX_WAIT, expected, Some(&timeout));
+    }
+
     fn environment(&self, each: &mut dyn FnMut(&[u8])) {
         environ::stream(each);
     }
@@ -343,6 +358,14 @@ impl InUse {
         let pages = text::words(text).nth(self as usize).and_then(text::number)?;
         usize::try_from(pages).ok()?.checked_mul(host::page())
     }
+}
+
+/// Writes zeros over a range that its caller owns, whole, and to which it has no reference.
+pub(super) fn wipe(addr: usize, len: usize) {
+    let to: *mut u8 = core::ptr::with_exposed_provenance_mut(addr);
+    // SAFETY: the caller owns the range, which is accessible (O2).
+    let bytes = unsafe { core::slice::from_raw_parts_mut(to, len) };
+    super::private::wipe(bytes);
 }
 
 /// Writes one line to standard error and ends the process.

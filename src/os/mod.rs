@@ -9,7 +9,7 @@
 //! Never here: policy. Nothing in this layer decides whether a call is worth making.
 
 use crate::error::Errno;
-use crate::sync::Park;
+use crate::sync::{Park, atomic::AtomicU32};
 
 #[cfg(all(test, not(loom)))]
 pub(crate) mod fake;
@@ -19,7 +19,7 @@ mod obstacle;
 pub(crate) mod private;
 mod settings;
 
-pub(crate) use linux::{InUse, Limit, Linux, at_fork, die, keep_small_top, overcommit_mode};
+pub(crate) use linux::{InUse, Limit, Linux, at_fork, die, keep_small_top, overcommit_mode, start_thread};
 pub(crate) use obstacle::{Asked, refused, why_not_mapped};
 pub(crate) use settings::{REPORTED, Reported, huge, set_huge, settings};
 
@@ -77,10 +77,23 @@ pub(crate) struct Facts {
 /// How much memory the container or the host lets this process have, and what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// The limit in bytes, of a cgroup of ours up to the root or of RAM, that has the smallest share left.
+    /// The limit in bytes, of a cgroup of ours up to the root, of RAM, or of the process (`RLIMIT_AS`, `RLIMIT_DATA`),
+    /// that has the smallest share left.
     pub(crate) limit: usize,
     /// What is left under it in bytes, counting reclaimable page cache as left.
     pub(crate) left: usize,
+}
+
+/// How hard the kernel works for memory: counters, to be compared with what they were. What cannot be read is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Strain {
+    /// Microseconds in which some task of our cgroup, and of the host, waited for memory (PSI).
+    pub(crate) stalled: [u64; 2],
+    /// How often a cgroup of ours, up to the root, was held back at a limit: `high` and `max` of `memory.events`, or
+    /// `memory.failcnt`.
+    pub(crate) hits: u64,
+    /// Bytes of this process that are swapped out.
+    pub(crate) swapped: usize,
 }
 
 /// The kernel, as far as the allocator needs it.
@@ -91,8 +104,12 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// Says what this host offers. Probes on scratch mappings only; a quarter of a millisecond.
     fn facts(&self) -> Facts;
 
-    /// Says how much memory is left, or `None` where nobody tells. Reads files: a quarter of a millisecond.
-    fn room(&self) -> Option<Room>;
+    /// Says how much memory is left, or `None` where nobody tells. `reserved` bytes of our address space are set aside
+    /// and hold nothing. Reads files: a quarter of a millisecond.
+    fn room(&self, reserved: usize) -> Option<Room>;
+
+    /// Says how hard the kernel works for memory. Reads files: a quarter of a millisecond.
+    fn strain(&self) -> Strain;
 
     /// Sets `len` bytes of address space aside at a multiple of `align` (a power of two of at least a
     /// granule): inaccessible, without memory or commit charge. Gives its address.
@@ -141,6 +158,12 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// Gives huge-page advice for a mapped or reserved range.
     fn advise(&self, addr: usize, len: usize, huge: Huge) -> Outcome;
 
+    /// Writes zeros over a range that is ours, of any length, which the compiler may not leave out however soon the range
+    /// is forgotten.
+    fn wipe(&self, addr: usize, len: usize) {
+        linux::wipe(addr, len);
+    }
+
     /// How many bytes of the range are resident now, or `None` where the kernel does not tell. A hint about
     /// speed only: resident pages may be zero ones, absent ones may be dirty and swapped.
     fn resident(&self, addr: usize, len: usize) -> Option<usize>;
@@ -148,6 +171,9 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// Streams the environment that this process was started with: entries `NAME=VALUE`, a NUL byte after each,
     /// cut anywhere. Safe against a concurrent `setenv` wherever `/proc` is mounted.
     fn environment(&self, each: &mut dyn FnMut(&[u8]));
+
+    /// As [`Park::wait`], for `nanoseconds` at most.
+    fn wait_for(&self, word: &AtomicU32, expected: u32, nanoseconds: u64);
 
     /// Nanoseconds of a clock that never goes back.
     fn now(&self) -> u64;

@@ -100,7 +100,7 @@ pub(super) struct Model<O: World> {
 
 impl<O: World> Model<O> {
     pub(super) fn new(os: O, reserve: usize, config: Config) -> Self {
-        let cache = Box::new(Cache::with_reserve(os.clone(), os, reserve));
+        let cache = Box::new(Cache::with_reserve(os.clone(), os, reserve, None));
         Self {
             cache,
             config,

@@ -208,3 +208,108 @@ fn under_five_percent_of_room_the_cache_shrinks_by_what_is_missing() {
         finish(&model, Vec::new(), true);
     }
 }
+
+#[test]
+fn whatever_the_kernel_does_without_is_given_up_before_it_must_take_it() {
+    for config in [Config::new(), Config::new().cache_bytes(1 << 30)] {
+        let os = fake(2 << 30);
+        let model = Model::new(os.clone(), 512 * MIB, config);
+        let blocks: Vec<Live> = (0..24).map(|_| touched(&model, 8 * MIB)).collect();
+        blocks.into_iter().for_each(|live| model.free(live));
+        // Ticks, and so looks, with a second between two.
+        let look = || {
+            os.pass(1 << 30);
+            (0..70).for_each(|_| model.free(touched(&model, MIB)));
+            model.cache.cached_bytes()
+        };
+        let kept = look();
+        assert!(kept >= 192 * MIB);
+        os.set_room(Some(Room { limit: 1000 * MIB, left: 500 * MIB }));
+        os.set_strain(|s| s.hits += 1);
+        assert_eq!(look(), kept, "page cache runs into a limit, and half of it is left");
+        os.set_room(Some(Room { limit: 1000 * MIB, left: 200 * MIB }));
+        os.set_strain(|s| s.hits += 1);
+        let halved = look();
+        assert!(halved <= kept / 2 + 2 * MIB && halved >= kept / 3, "{} KiB of {}", halved / KIB, kept / KIB);
+        assert_eq!(look(), halved, "nothing new");
+        os.set_strain(|s| s.stalled[0] += 200_000);
+        let quarter = look();
+        assert!(quarter <= halved / 2 + 2 * MIB, "{} KiB of {}", quarter / KIB, halved / KIB);
+        os.set_room(None);
+        os.set_strain(|s| s.swapped += 4096);
+        // But for the blocks that made the look happen.
+        let left = look();
+        assert!(left <= 2 * MIB, "{} KiB", left / KIB);
+        // While the kernel goes on swapping, what comes back goes again.
+        let blocks: Vec<Live> = (0..12).map(|_| touched(&model, 8 * MIB)).collect();
+        blocks.into_iter().for_each(|live| model.free(live));
+        os.set_strain(|s| s.swapped += 4096);
+        assert!(look() <= 2 * MIB);
+        finish(&model, Vec::new(), true);
+    }
+}
+
+#[test]
+fn pressure_gives_back_the_free_parts_of_huge_pages_and_decay_does_not() {
+    let partly = |press: bool| {
+        let os = fake(2 << 30);
+        let model = Model::new(os.clone(), 512 * MIB, Config::new());
+        // Between every two blocks that stay, one that goes: each shorter than a chunk.
+        let mut blocks: Vec<Live> = (0..48).map(|_| touched(&model, MIB + 300 * KIB)).collect();
+        for i in (0..24).rev() {
+            model.free(blocks.swap_remove(i * 2));
+        }
+        model.cache.drain();
+        let before = cached(&model);
+        assert!(before > 24 * MIB);
+        if press {
+            os.set_room(Some(Room { limit: 1000 * MIB, left: 0 }));
+        }
+        os.pass(1 << 30);
+        model.cache.tick_slow(1 << 40);
+        model.cache.tick_slow(1 << 40);
+        let after = cached(&model);
+        finish(&model, blocks, true);
+        (before, after)
+    };
+    let (before, after) = partly(true);
+    assert!(after < MIB, "{} KiB of {}", after / KIB, before / KIB);
+    let (before, after) = partly(false);
+    assert!(after > before / 2, "{} KiB of {}", after / KIB, before / KIB);
+}
+
+#[test]
+fn a_release_gives_back_every_byte_that_counts_as_cached() {
+    let os = fake(2 << 30);
+    let model = Model::new(os.clone(), 512 * MIB, Config::new());
+    let mut blocks: Vec<Live> = (0..60).map(|n| touched(&model, 100 * KIB + n * 50 * KIB)).collect();
+    for i in (0..30).rev() {
+        model.free(blocks.swap_remove(i * 2));
+    }
+    let counted = model.cache.cached_bytes();
+    assert!(counted > 20 * MIB);
+    assert_eq!(model.cache.release(), counted);
+    assert_eq!(model.cache.cached_bytes(), 0);
+    let live: usize = blocks.iter().map(|live| live.block().len).sum();
+    assert!(os.resident_bytes() <= live + 4 * MIB, "the books' own memory, and no more");
+    finish(&model, blocks, true);
+}
+
+#[test]
+fn memory_that_lacks_is_found_in_what_is_cached_before_null_is_answered() {
+    // Plain mappings: what is cached counts against the limit until it is unmapped.
+    let os = fake(2 << 30);
+    os.fail(crate::os::fake::Call::Reserve, crate::os::fake::When::From(1), libc::ENOMEM);
+    let model = Model::new(os.clone(), 512 * MIB, Config::new());
+    let blocks: Vec<Live> = (0..10).map(|_| touched(&model, 30 * MIB)).collect();
+    blocks.into_iter().for_each(|live| model.free(live));
+    assert!(model.cache.cached_bytes() >= 300 * MIB);
+    os.limit_mapped_bytes(os.mapped_bytes() + 4 * MIB);
+    let large = touched(&model, 280 * MIB);
+    model.audit(true);
+    let mut model = model;
+    model.may_refuse = true;
+    assert!(model.allocate(layout(280 * MIB), false, 1).is_none(), "there is no more");
+    model.may_refuse = false;
+    finish(&model, vec![large], true);
+}

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::space::{Access, Attributes};
 use super::{Call, Fake, PurgeFailure, violation};
 use crate::error::Errno;
-use crate::os::{CHUNK, Facts, Huge, Linux, Os, Outcome, Room};
+use crate::os::{CHUNK, Facts, Huge, Linux, Os, Outcome, Room, Strain};
 use crate::sync::{Park, atomic::AtomicU32};
 
 const fn is_open(a: &Attributes) -> bool {
@@ -41,7 +41,11 @@ impl Os for Fake {
         self.state().facts
     }
 
-    fn room(&self) -> Option<Room> {
+    fn strain(&self) -> Strain {
+        self.state().strain
+    }
+
+    fn room(&self, _: usize) -> Option<Room> {
         let mut state = self.state();
         let _ = state.plans.begin(Call::Room);
         state.room
@@ -203,6 +207,10 @@ impl Os for Fake {
             return Some(0);
         }
         Some(if state.facts.residency { self.memory().resident(&range) } else { len })
+    }
+
+    fn wait_for(&self, word: &AtomicU32, expected: u32, nanoseconds: u64) {
+        Linux.wait_for(word, expected, nanoseconds);
     }
 
     fn environment(&self, each: &mut dyn FnMut(&[u8])) {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::space::{Access, Attributes, Owner, Vma};
 use super::{Call, Fake, MoveFailure, PurgeFailure, RemapFailure, When};
-use crate::os::{Facts, GRANULE, Huge, Room};
+use crate::os::{Facts, GRANULE, Huge, Room, Strain};
 
 /// What foreign mappings are filled with.
 pub(super) const FOREIGN_BYTE: u8 = 0xf7;
@@ -66,6 +66,10 @@ impl Fake {
 
     pub(crate) fn set_room(&self, room: Option<Room>) {
         self.state().room = room;
+    }
+
+    pub(crate) fn set_strain(&self, change: impl FnOnce(&mut Strain)) {
+        change(&mut self.state().strain);
     }
 
     /// Chooses whether `resident` calls all memory absent, as if it had been swapped out.

@@ -2,6 +2,8 @@
 
 #![expect(unsafe_code, reason = "calls into libc")]
 
+use core::ffi::c_void;
+
 use super::sys::KeepErrno;
 use crate::error::Errno;
 use crate::os::Outcome;
@@ -44,3 +46,47 @@ pub(crate) fn keep_small_top(trim_threshold: usize, top_pad: usize, mmap_thresho
 /// Does nothing: only glibc has such a heap.
 #[cfg(not(target_env = "gnu"))]
 pub(crate) fn keep_small_top(_trim_threshold: usize, _top_pad: usize, _mmap_threshold: usize) {}
+
+/// Starts a thread of ours that `run` is all of: detached, with every signal blocked, so that no handler of the
+/// program's ever runs on its small stack.
+///
+/// libc allocates for it with its own `malloc`. Works before `main` and in a forked child; the caller holds no lock.
+pub(crate) fn start_thread(run: extern "C" fn(*mut c_void) -> *mut c_void) -> Outcome {
+    /// Ours needs 16 KiB, libc's part of it is a few for each thread-local of the program; what is not touched costs
+    /// nothing.
+    const STACK: usize = 256 << 10;
+    let _keep = KeepErrno::new();
+    // SAFETY: all-zero is a valid place for each of these, which the calls fill before they are used; `run` lives as
+    // long as the process and does not unwind (that aborts in an `extern "C" fn`). The mask of signals is put back.
+    let error = unsafe {
+        let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
+        let mut all: libc::sigset_t = core::mem::zeroed();
+        let mut before: libc::sigset_t = core::mem::zeroed();
+        let mut thread: libc::pthread_t = core::mem::zeroed();
+        match libc::pthread_attr_init(&raw mut attributes) {
+            0 => {}
+            error => return Err(Errno(error)),
+        }
+        libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        // Where it is refused, the usual size will do.
+        libc::pthread_attr_setstacksize(&raw mut attributes, STACK);
+        libc::sigfillset(&raw mut all);
+        let mut error = libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        if error == 0 {
+            error = libc::pthread_create(&raw mut thread, &raw const attributes, named, run as *mut c_void);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
+        }
+        libc::pthread_attr_destroy(&raw mut attributes);
+        error
+    };
+    if error == 0 { Ok(()) } else { Err(Errno(error)) }
+}
+
+/// Gives the thread its name and becomes it.
+extern "C" fn named(run: *mut c_void) -> *mut c_void {
+    // SAFETY: the name is a C string of at most 16 bytes.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"zk-nalloc".as_ptr()) };
+    // SAFETY: `start_thread` passed a function of this type.
+    let run: extern "C" fn(*mut c_void) -> *mut c_void = unsafe { core::mem::transmute(run) };
+    run(core::ptr::null_mut())
+}

@@ -9,12 +9,23 @@ use core::ops::ControlFlow;
 
 use super::cgroup::{self, Place, Version};
 use super::files;
+use super::limits::Limit;
 use super::text::{file_number, named};
-use crate::os::Room;
+use crate::os::{InUse, Room};
 
 /// The scarcest room of all.
-pub(super) fn scarcest() -> Option<Room> {
-    [cgroups(Version::V2), cgroups(Version::V1), host()].into_iter().fold(None, scarcer)
+pub(super) fn scarcest(reserved: usize) -> Option<Room> {
+    let process = [(Limit::AddressSpace, InUse::AddressSpace, reserved), (Limit::Data, InUse::Data, 0)];
+    [cgroups(Version::V2), cgroups(Version::V1), host()]
+        .into_iter()
+        .chain(process.map(|(limit, used, aside)| of_process(limit, used, aside)))
+        .fold(None, scarcer)
+}
+
+/// What a limit of the process leaves it, of which `aside` bytes are set aside and count as left.
+fn of_process(limit: Limit, used: InUse, aside: usize) -> Option<Room> {
+    let limit = limit.allowed()?;
+    Some(room(limit, used.bytes()?, aside))
 }
 
 /// The room with the smaller share left; one with no limit is none.

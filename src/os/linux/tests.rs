@@ -59,7 +59,7 @@ fn errno_stays_whatever_fails() {
         &|| Linux.resident(nobodys, page).is_none(),
         &|| Linux.unmap(1, page).is_err(),
         &|| Linux.facts().page == page,
-        &|| Linux.room().is_some(),
+        &|| Linux.room(0).is_some(),
         &|| {
             Linux.environment(&mut |_| {});
             true
@@ -200,7 +200,7 @@ fn everything_fits_on_a_small_stack() {
     const STACK: usize = if cfg!(debug_assertions) { 48 << 10 } else { 24 << 10 };
     let ask = || {
         let settings = crate::os::settings(&crate::Config::new(), &Linux, &crate::os::Reported::new());
-        (settings, Linux.facts(), Linux.room().is_some(), Linux.resident(0, GRANULE))
+        (settings, Linux.facts(), Linux.room(0).is_some(), Linux.resident(0, GRANULE))
     };
     let thread = std::thread::Builder::new().stack_size(STACK).spawn(ask).unwrap();
     assert!(thread.join().is_ok());

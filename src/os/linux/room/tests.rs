@@ -159,7 +159,7 @@ fn files_that_are_cut_empty_or_noise_are_as_if_they_were_not_there() {
 fn this_host_has_room() {
     let host = host().unwrap();
     assert!(host.left > 0 && host.left <= host.limit);
-    let room = scarcest().unwrap();
+    let room = scarcest(0).unwrap();
     assert!(
         room.left <= room.limit
             && room.left as u128 * host.limit as u128 <= host.left as u128 * room.limit as u128 * 2

@@ -1,0 +1,112 @@
+//! What the thread does when it is awake, with a clock to set.
+
+use std::alloc::Layout;
+
+use super::fake;
+use super::model::{Live, Model};
+use super::ops::finish;
+use crate::cache::keeper::{Rest, Watch};
+use crate::config::Config;
+use crate::os::fake::Fake;
+use crate::os::{CHUNK, Room};
+
+const MIB: usize = 1 << 20;
+const SECOND: u64 = 1_000_000_000;
+
+/// A cache of 96 MiB, on a host with so little memory that a forgotten peak decays to next to nothing.
+fn cached(config: Config) -> Model<Fake> {
+    let os = fake(2 << 30);
+    os.pass(SECOND);
+    let model = Model::new(os, 512 * MIB, config);
+    let layout = Layout::from_size_align(8 * MIB, 8).unwrap();
+    let blocks: Vec<Live> = (0..12).map(|_| model.allocate(layout, false, 3).unwrap()).collect();
+    blocks.iter().for_each(|live| model.os().touch(live.p, live.layout.size()));
+    blocks.into_iter().for_each(|live| model.free(live));
+    assert!(model.cache.cached_bytes() >= 96 * MIB);
+    model
+}
+
+/// Lets the thread run for so many seconds; gives how often it woke.
+fn run(model: &Model<Fake>, watch: &mut Watch, seconds: u64) -> usize {
+    let mut left = seconds * SECOND;
+    for woken in 1.. {
+        let Rest::For(rest) = model.cache.keep_once(watch) else { return woken };
+        assert!(rest >= SECOND / 4, "asleep most of the time");
+        if rest > left {
+            return woken;
+        }
+        left -= rest;
+        model.os().pass(rest);
+    }
+    unreachable!("a thread that never sleeps")
+}
+
+#[test]
+fn a_silent_process_gives_up_what_no_window_remembers() {
+    let model = cached(Config::new());
+    let mut watch = Watch::default();
+    run(&model, &mut watch, 9);
+    assert!(model.cache.cached_bytes() >= 96 * MIB, "a pause is no silence");
+    let woken = run(&model, &mut watch, 30);
+    assert!(woken < 45, "once a second when nothing happens: {woken}");
+    assert!(model.cache.cached_bytes() <= 2 * CHUNK, "{} KiB", model.cache.cached_bytes() >> 10);
+    assert!(model.os().resident_bytes() <= 4 * CHUNK);
+    finish(&model, Vec::new(), true);
+}
+
+#[test]
+fn one_request_in_ten_seconds_is_no_silence() {
+    let model = cached(Config::new());
+    let layout = Layout::from_size_align(MIB, 8).unwrap();
+    let mut watch = Watch::default();
+    for _ in 0..20 {
+        run(&model, &mut watch, 9);
+        model.free(model.allocate(layout, false, 3).unwrap());
+    }
+    assert!(model.cache.cached_bytes() >= 96 * MIB);
+    finish(&model, Vec::new(), true);
+}
+
+#[test]
+fn a_promise_is_kept_however_long_the_silence() {
+    let model = cached(Config::new().cache_bytes(1 << 30));
+    run(&model, &mut Watch::default(), 3600);
+    assert!(model.cache.cached_bytes() >= 96 * MIB);
+    finish(&model, Vec::new(), true);
+}
+
+#[test]
+fn pressure_is_heard_in_silence() {
+    for config in [Config::new(), Config::new().cache_bytes(1 << 30)] {
+        let model = cached(config);
+        let mut watch = Watch::default();
+        run(&model, &mut watch, 3);
+        assert!(model.cache.cached_bytes() >= 96 * MIB);
+        model.os().set_room(Some(Room { limit: 1000 * MIB, left: 20 * MIB }));
+        run(&model, &mut watch, 1);
+        assert!(model.cache.cached_bytes() <= 70 * MIB);
+        model.os().set_strain(|strain| strain.swapped += 1 << 20);
+        run(&model, &mut watch, 2);
+        assert_eq!(model.cache.cached_bytes(), 0);
+        finish(&model, Vec::new(), true);
+    }
+}
+
+#[test]
+fn with_nothing_to_do_it_sleeps_until_it_is_woken() {
+    let model = cached(Config::new());
+    let layout = Layout::from_size_align(3 * MIB, 8).unwrap();
+    let live = model.allocate(layout, false, 3).unwrap();
+    model.cache.release();
+    let mut watch = Watch::default();
+    assert_eq!(
+        model.cache.keep_once(&mut watch),
+        Rest::For(SECOND),
+        "what is handed out may be cached tomorrow"
+    );
+    model.free(live);
+    assert_ne!(model.cache.keep_once(&mut watch), Rest::UntilWoken);
+    model.cache.release();
+    assert_eq!(model.cache.keep_once(&mut watch), Rest::UntilWoken);
+    finish(&model, Vec::new(), true);
+}
