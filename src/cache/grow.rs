@@ -12,9 +12,10 @@ use crate::sync::atomic::Ordering;
 const COPY_MAX: usize = 16 << 20;
 
 /// Blocks from this length on are grown by moving their pages. A move leaves up to four megabytes of ends
-/// behind, two here and two there, which is too much of a shorter block (measured: 32 columns of 8 MiB grown in step
-/// took 417 MiB by moving and 285 by copying, live 256).
-const MOVE_MIN: usize = 16 << 20;
+/// behind, two here and two there, which is too much of a shorter block (measured: 8 columns of 32 MiB grown in step
+/// peaked at 335 MiB with moves from 16 MiB on, at 289 with moves from 64 on, live 256; four threads pushing to 128 MiB
+/// each at 665 and 575).
+const MOVE_MIN: usize = 64 << 20;
 
 /// What became of a block that should grow.
 #[derive(Clone, Copy, Debug)]

@@ -82,7 +82,7 @@ impl<O: Os> Cache<O> {
             return None;
         }
         let shard = self.shard()?;
-        let mut stacks = shard.lock(self.os());
+        let stacks = shard.lock(self.os());
         if stacks.hot.rest().len >= len {
             drop(stacks);
             return self.cut_shorter_slow(shard, class);
@@ -95,7 +95,7 @@ impl<O: Os> Cache<O> {
         let mut run = self.heap.take_more(at, HOT_MAX, TOKENS);
         run = run.or_else(|| self.heap.take_piece(HOT_MAX, TOKENS));
         if run.is_none() && drains {
-            // More is kept than is in use, a block here and a block there of other classes. What this thread freed in blocks of other classes is what is in its cache.
+            // More is kept than is in use, in blocks of other classes; they are what is in this thread's cache.
             self.drain_shard(shard);
             run = self.heap.take_longest(len, HOT_MAX, TOKENS);
         }

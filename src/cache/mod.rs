@@ -107,8 +107,6 @@ pub(crate) struct Cache<O: Os> {
     since_look: AtomicUsize,
     /// When that was, in nanoseconds of the clock.
     last_look: AtomicU64,
-    /// In bytes, 0 where unknown.
-    last_level_cache: AtomicUsize,
     /// The next thread's shard.
     next: AtomicUsize,
     /// The most that the stacks of one shard hold now, in bytes.
@@ -148,7 +146,6 @@ impl<O: Os> Cache<O> {
             care: AtomicU8::new(0),
             since_look: AtomicUsize::new(0),
             last_look: AtomicU64::new(0),
-            last_level_cache: AtomicUsize::new(0),
             next: AtomicUsize::new(0),
             shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
             dirty_max: AtomicUsize::new(usize::MAX),
@@ -213,7 +210,6 @@ impl<O: Os> Cache<O> {
         self.start_thin(setup);
         self.page.store(facts.page, Ordering::Relaxed);
         *host = Host { started: true };
-        self.last_level_cache.store(facts.last_level_cache, Ordering::Relaxed);
         self.set_ceiling(&settings, count, facts.ram);
         self.shard_count.store(count, Ordering::Relaxed);
         self.set_care(&settings);
@@ -234,12 +230,6 @@ impl<O: Os> Cache<O> {
             self.shard_bytes_max.store(per_shard, Ordering::Relaxed);
             self.dirty_max.store(ceiling - per_shard * shards, Ordering::Relaxed);
         }
-    }
-
-    /// The last-level cache in bytes, 0 where unknown.
-    pub(crate) fn last_level_cache(&self) -> usize {
-        // Relaxed: a hint about speed.
-        self.last_level_cache.load(Ordering::Relaxed)
     }
 
     /// The kernel's page size in bytes.

@@ -225,10 +225,14 @@ impl<O: Os> Cache<O> {
         }
         let level = self.heap.level();
         let mut limits = self.limits.lock(self.os());
+        let mut highest = level.out_max;
         if fresh >= CHUNK {
             limits.missed();
+            // What could not serve this run is as good as handed out: to forget it would purge, when this run is free
+            // again, what it will need next time, and leave the resident peak what it is.
+            highest = highest.max(level.out + level.stranded);
         }
-        limits.allocated(0, level.out_max, level.out);
+        limits.allocated(0, highest, level.out);
         let excess = limits.excess(level.out, level.dirty);
         let unit = limits.unit();
         drop(limits);

@@ -81,9 +81,7 @@ impl<O: Os> Cache<O> {
         };
         let p = pointer(handed.start + Block::colour(handed.turn, layout));
         // SAFETY: as above; what is not in `unclean` reads as zero (H2).
-        let written = unsafe {
-            write_zeros(&handed.unclean, Span::new(p.addr(), layout.size()), self.last_level_cache())
-        };
+        let written = unsafe { write_zeros(&handed.unclean, Span::new(p.addr(), layout.size())) };
         self.zeroed(written);
         p
     }

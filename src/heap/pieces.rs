@@ -5,7 +5,7 @@
 
 use super::pool::{Index, Node, Pool, State};
 use super::tree::{Order, Tree};
-use crate::os::{GRANULE, Os};
+use crate::os::{CHUNK, GRANULE, Os};
 
 /// A range of addresses in bytes, both ends on granules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -82,6 +82,8 @@ pub(crate) struct Pieces {
     by_address: Tree,
     by_length: [Tree; State::COUNT],
     bytes: [usize; State::COUNT],
+    /// Of those, in whole chunks.
+    in_chunks: [usize; State::COUNT],
     count: usize,
 }
 
@@ -92,6 +94,7 @@ impl Pieces {
             by_address: Tree::new(Order::Address),
             by_length: [const { Tree::new(Order::Length) }; State::COUNT],
             bytes: [0; State::COUNT],
+            in_chunks: [0; State::COUNT],
             count: 0,
         }
     }
@@ -99,6 +102,11 @@ impl Pieces {
     /// Free bytes in a state.
     pub(crate) const fn bytes(&self, state: State) -> usize {
         self.bytes[state as usize]
+    }
+
+    /// Free bytes in a state that are parts of chunks: beside them in their chunk something else is.
+    pub(crate) const fn stranded(&self, state: State) -> usize {
+        self.bytes[state as usize] - self.in_chunks[state as usize]
     }
 
     /// How many pieces there are.
@@ -163,6 +171,7 @@ impl Pieces {
         self.by_address.insert(&mut self.pool, index);
         self.by_length[state as usize].insert(&mut self.pool, index);
         self.bytes[state as usize] += span.len;
+        self.in_chunks[state as usize] += span.inner(CHUNK).len;
         self.count += 1;
     }
 
@@ -173,6 +182,7 @@ impl Pieces {
         self.by_length[state as usize].remove(&mut self.pool, index);
         self.pool.unmake(index);
         self.bytes[state as usize] -= span.len;
+        self.in_chunks[state as usize] -= span.inner(CHUNK).len;
         self.count -= 1;
         (span, state)
     }

@@ -74,7 +74,6 @@ impl Fake {
             huge_mode: HugeMode::Madvise,
             ram: 64 << 20,
             cpus: 4,
-            last_level_cache: 8 << 20,
             moves: true,
             moves_unsafely: false,
             residency: true,

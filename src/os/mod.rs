@@ -64,8 +64,6 @@ pub(crate) struct Facts {
     pub(crate) ram: usize,
     /// CPUs that this process may run on.
     pub(crate) cpus: usize,
-    /// The last-level cache in bytes, as far as one CPU sees it; 0 where unknown.
-    pub(crate) last_level_cache: usize,
     /// Whether `mremap` with `MREMAP_DONTUNMAP` works here and is safe on this kernel.
     pub(crate) moves: bool,
     /// Whether it works here, on a kernel with a known fault in it. Never with `moves`.

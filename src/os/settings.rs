@@ -124,7 +124,6 @@ mod tests {
         huge_mode: HugeMode::Madvise,
         ram: 8 << 30,
         cpus: 4,
-        last_level_cache: 32 << 20,
         moves: true,
         moves_unsafely: false,
         residency: true,

@@ -6,11 +6,13 @@
 //! itself, and a lost update costs nothing that the next lesson does not mend.
 
 use super::Way;
+use crate::os::{CHUNK, GRANULE};
 use crate::sync::process::{AtomicU8, Ordering::Relaxed};
 
 /// Up to this many bytes a block is zeroed where it is: it fits in a huge page that its first touch makes
-/// resident as a whole anyhow, and a `memset` of it costs less than that fault.
-const ALWAYS_WRITTEN: usize = 2 << 20;
+/// resident as a whole anyhow, and a `memset` of it costs less than that fault. These are the blocks that have a class,
+/// a granule for the colour included.
+const ALWAYS_WRITTEN: usize = CHUNK + GRANULE;
 
 /// Lengths are told apart by quarters of a power of two.
 const LENGTHS: usize = 48 * 4;
@@ -184,6 +186,8 @@ mod tests {
     fn small_blocks_are_written_and_unknown_ones_left_to_the_kernel() {
         let zeroing = Zeroing::new();
         assert_eq!(zeroing.way(MIB), Way::Written);
+        // A request of two megabytes, with the room for its colour.
+        assert_eq!(zeroing.way(2 * MIB + 4096), Way::Written);
         assert_eq!(zeroing.way(8 * MIB), Way::Kernel);
         assert_eq!(zeroing.absent(8 * MIB), 0);
         assert_eq!(zeroing.reach(8 * MIB), 8 * MIB);

@@ -8,7 +8,7 @@ use core::ffi::CStr;
 use core::mem::size_of_val;
 
 use super::path::Path;
-use super::text::{chosen, file_number, size};
+use super::text::{chosen, file_number};
 use super::{files, probe};
 use crate::os::{Facts, GRANULE, HugeMode};
 
@@ -25,7 +25,6 @@ pub(super) fn facts() -> Facts {
         huge_mode: huge_mode(huge_page),
         ram: ram(),
         cpus: cpus(),
-        last_level_cache: last_level_cache().unwrap_or(0),
         moves: abilities.moves && !unsafely,
         moves_unsafely: unsafely,
         residency: abilities.residency,
@@ -116,27 +115,6 @@ fn cpus_in<const WORDS: usize>() -> Option<usize> {
     // and says how much it has written.
     let len = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
     (len > 0).then(|| mask.iter().map(|word| word.count_ones() as usize).sum())
-}
-
-/// The size of the highest cache that the first CPU has.
-fn last_level_cache() -> Option<usize> {
-    /// More than any CPU has: data and instructions, three levels more.
-    const INDICES: usize = 10;
-    let mut path = Path::new(b"/sys/devices/system/cpu/cpu0/cache/index")?;
-    let len = path.len();
-    let mut highest = None;
-    for index in 0..INDICES {
-        path.truncate(len);
-        path.push_number(index)?;
-        // They are numbered without gaps.
-        let Some(level) = path.with(b"/level", read) else { break };
-        if let Some(bytes) = path.with(b"/size", |path| size(files::head(path, &mut [0; 32])?))
-            && highest.is_none_or(|(highest, most)| (level, bytes) > (highest, most))
-        {
-            highest = Some((level, bytes));
-        }
-    }
-    highest.map(|(_, bytes)| bytes)
 }
 
 /// Whether the running kernel is known to move pages unsafely.

@@ -18,18 +18,6 @@ pub(super) fn file_number(text: &[u8]) -> Option<usize> {
     usize::try_from(number(text.trim_ascii_end())?).ok()
 }
 
-/// A size as `/sys/devices/system/cpu` writes it: `32768K`, seldom with M or without a letter.
-pub(super) fn size(text: &[u8]) -> Option<usize> {
-    let text = text.trim_ascii_end();
-    let (digits, shift) = match text.split_last()? {
-        (b'K', digits) => (digits, 10),
-        (b'M', digits) => (digits, 20),
-        (b'G', digits) => (digits, 30),
-        _ => (text, 0),
-    };
-    usize::try_from(number(digits)?).ok()?.checked_mul(1 << shift)
-}
-
 /// The chosen word of a list such as `always [madvise] never`.
 pub(super) fn chosen(text: &[u8]) -> Option<&[u8]> {
     let open = text.iter().position(|&b| b == b'[')?;
@@ -87,23 +75,6 @@ mod tests {
         assert_eq!(file_number(b"2097152\n"), Some(2 << 20));
         assert_eq!(file_number(b"max\n"), None);
         assert_eq!(file_number(b"\n"), None);
-    }
-
-    #[test]
-    fn sizes() {
-        for (text, expected) in [
-            (&b"32768K\n"[..], Some(32 << 20)),
-            (b"1024K", Some(1 << 20)),
-            (b"8M\n", Some(8 << 20)),
-            (b"512\n", Some(512)),
-            (b"K\n", None),
-            (b"", None),
-            (b"\n", None),
-            (b"99999999999999999999K", None),
-            (b"18446744073709551615K", None),
-        ] {
-            assert_eq!(size(text), expected, "{text:?}");
-        }
     }
 
     #[test]
