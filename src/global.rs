@@ -141,7 +141,12 @@ unsafe impl<S: GlobalAlloc> GlobalAlloc for NAlloc<S> {
             return ENGINE.allocate(layout, &self.config, hook_slow);
         }
         // SAFETY: as our caller promised.
-        unsafe { self.small.alloc(layout) }
+        let p = unsafe { self.small.alloc(layout) };
+        if p.is_null() {
+            // SAFETY: as above.
+            return unsafe { self.alloc_small_slow(layout) };
+        }
+        p
     }
 
     #[inline]
@@ -150,7 +155,12 @@ unsafe impl<S: GlobalAlloc> GlobalAlloc for NAlloc<S> {
             return ENGINE.allocate_zeroed(layout, &self.config, hook_slow);
         }
         // SAFETY: as our caller promised.
-        unsafe { self.small.alloc_zeroed(layout) }
+        let p = unsafe { self.small.alloc_zeroed(layout) };
+        if p.is_null() {
+            // SAFETY: as above.
+            return unsafe { self.alloc_zeroed_small_slow(layout) };
+        }
+        p
     }
 
     #[inline]
@@ -173,7 +183,8 @@ unsafe impl<S: GlobalAlloc> GlobalAlloc for NAlloc<S> {
             (true, true) => ENGINE.reallocate(p, layout, new),
             // SAFETY: as our caller promised; the small side served this layout and serves the new one (G1).
             (false, false) if small::is_plain(&self.config) => unsafe {
-                self.small.realloc(p, layout, new_size)
+                let to = self.small.realloc(p, layout, new_size);
+                if to.is_null() { self.realloc_small_slow(p, layout, new) } else { to }
             },
             // SAFETY: as above.
             (false, false) => unsafe { self.realloc_small_slow(p, layout, new) },

@@ -61,6 +61,28 @@ impl<S: GlobalAlloc> NAlloc<S> {
         (wipes, checked)
     }
 
+    /// Serves a small request that the small side has refused: what is cached may be what it lacks.
+    ///
+    /// # Safety
+    /// As for `alloc`.
+    #[cold]
+    pub(super) unsafe fn alloc_small_slow(&self, layout: Layout) -> *mut u8 {
+        ENGINE.release();
+        // SAFETY: as our caller promised.
+        unsafe { self.small.alloc(layout) }
+    }
+
+    /// As [`NAlloc::alloc_small_slow`], zeroed.
+    ///
+    /// # Safety
+    /// As for `alloc_zeroed`.
+    #[cold]
+    pub(super) unsafe fn alloc_zeroed_small_slow(&self, layout: Layout) -> *mut u8 {
+        ENGINE.release();
+        // SAFETY: as our caller promised.
+        unsafe { self.small.alloc_zeroed(layout) }
+    }
+
     /// Takes back a small block.
     ///
     /// # Safety
@@ -78,7 +100,7 @@ impl<S: GlobalAlloc> NAlloc<S> {
         unsafe { self.small.dealloc(p, layout) }
     }
 
-    /// Resizes a small block that stays small.
+    /// Resizes a small block that stays small, or that the small side has refused to resize.
     ///
     /// # Safety
     /// As for `realloc`, with `new` the layout that it asks for.
@@ -89,8 +111,17 @@ impl<S: GlobalAlloc> NAlloc<S> {
             ENGINE.look_at_small(p.addr(), layout, Deed::Resized);
         }
         if !wipes {
-            // SAFETY: as our caller promised; the small side served this layout and serves the new one (G1).
-            return unsafe { self.small.realloc(p, layout, new.size()) };
+            // SAFETY: as our caller promised; the small side served this layout and serves the new one (G1). A block
+            // that it refuses to resize is as it was.
+            return unsafe {
+                match self.small.realloc(p, layout, new.size()) {
+                    refused if refused.is_null() => {
+                        ENGINE.release();
+                        self.small.realloc(p, layout, new.size())
+                    }
+                    to => to,
+                }
+            };
         }
         // The small side would leave a copy behind that nobody can reach.
         // SAFETY: as our caller promised.
