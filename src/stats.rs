@@ -85,7 +85,40 @@ impl Stats {
         self.snapshot.books.soft
     }
 
-    /// Bytes of huge pages that the process has, of all its memory; 0 where the kernel does not tell.
+    /// Large requests for which the kernel had no memory.
+    #[must_use]
+    pub const fn refused(&self) -> u64 {
+        self.snapshot.refused
+    }
+
+    /// Large requests served so far. Each is a hit or a miss, but for what threads do while the counters are read.
+    #[must_use]
+    pub const fn allocations(&self) -> u64 {
+        self.snapshot.allocations
+    }
+
+    /// Large blocks freed so far.
+    #[must_use]
+    pub const fn frees(&self) -> u64 {
+        self.snapshot.frees
+    }
+
+    /// Of the misses, zeroed blocks in small pages: their kind is barely touched.
+    #[must_use]
+    pub const fn thin(&self) -> u64 {
+        self.snapshot.thin
+    }
+
+    /// Bytes of huge pages that the whole process has now; `None` where the kernel does not tell.
+    ///
+    /// Read when it is asked for (`/proc/self/smaps_rollup`), which takes about a millisecond for a gigabyte in small
+    /// pages.
+    #[must_use]
+    pub fn huge_page_bytes(&self) -> Option<usize> {
+        crate::os::huge_page_bytes()
+    }
+
+    /// Bytes whose pages were moved to where they were needed.
     #[must_use]
     pub const fn moved_bytes(&self) -> u64 {
         self.snapshot.books.moved
@@ -129,8 +162,11 @@ impl fmt::Display for Stats {
         line(f, "moved together", format_args!("{}", s.gathered))?;
         line(f, "= hits", format_args!("{}", self.hits()))?;
         line(f, "misses (fresh pages)", format_args!("{}", s.misses))?;
+        line(f, "of which in small pages", format_args!("{}", s.thin))?;
         line(f, "hit rate", format_args!("{:.2} %", self.hit_rate() * 100.0))?;
         line(f, "refused by the kernel", format_args!("{}", s.refused))?;
+        line(f, "blocks freed", format_args!("{}", s.frees))?;
+        line(f, "shards", format_args!("{}", s.shards))?;
         writeln!(f, "memory now (MiB)")?;
         line(f, "live, as requested", format_args!("{:.1}", mib(s.live)))?;
         line(f, "live, at its highest seen", format_args!("{:.1}", mib(s.live_peak)))?;
@@ -141,6 +177,10 @@ impl fmt::Display for Stats {
         match self.resident {
             Some(bytes) => line(f, "resident, the whole process", format_args!("{:.1}", mib(bytes as u64)))?,
             None => line(f, "resident, the whole process", format_args!("unknown"))?,
+        }
+        match self.huge_page_bytes() {
+            Some(bytes) => line(f, "of which in huge pages", format_args!("{:.1}", mib(bytes as u64)))?,
+            None => line(f, "of which in huge pages", format_args!("unknown"))?,
         }
         writeln!(f, "work so far (MiB; times)")?;
         line(f, "faulted in by the kernel, at most", format_args!("{:.1}", mib(s.fresh)))?;

@@ -71,7 +71,9 @@ fn each_misuse_ends_the_process_with_its_line() {
         ends(
             test,
             "alignment",
-            |p| drop(black_box(GLOBAL.realloc(p, Layout::from_size_align(SIZE, 64).unwrap(), 2 * SIZE))),
+            |p| {
+                black_box(GLOBAL.realloc(p, Layout::from_size_align(SIZE, 64).unwrap(), 2 * SIZE));
+            },
             "of 1048576 bytes and alignment 8 was resized as one of 1048576 bytes and alignment 64",
         );
         ends(

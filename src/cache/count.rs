@@ -25,7 +25,6 @@ pub(super) struct Tally {
     pub(super) frees_in_fork: AtomicU64,
     pub(super) live_in_fork: AtomicU64,
     pub(super) live_peak: AtomicU64,
-    pub(super) cached_peak: AtomicU64,
 }
 
 impl Tally {
@@ -47,7 +46,6 @@ impl Tally {
             frees_in_fork: AtomicU64::new(0),
             live_in_fork: AtomicU64::new(0),
             live_peak: AtomicU64::new(0),
-            cached_peak: AtomicU64::new(0),
         }
     }
 }

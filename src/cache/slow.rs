@@ -171,12 +171,8 @@ impl<O: Os> Cache<O> {
     /// Gives all that a shard holds back to the heap. Gives how many bytes that was.
     pub(super) fn drain_shard(&self, shard: &shard::Shard) -> usize {
         let mut drained = self.drain_hot(shard);
-        let mut words = [0; 2];
-        for (word, filled) in words.iter_mut().zip(&shard.counts.filled) {
-            *word = filled.load(Ordering::Relaxed);
-        }
         for class in (0..SizeClass::COUNT).map(|c| SizeClass(c as u8)) {
-            while words[class.0 as usize / 64] >> (class.0 % 64) & 1 == 1 {
+            while shard.counts.is_filled(class) {
                 let mut spans = [Span::default(); shard::FLUSH];
                 let count = shard.lock(self.os()).flush(class, &mut spans, &shard.counts);
                 if count == 0 {

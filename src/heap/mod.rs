@@ -12,6 +12,7 @@ mod region;
 mod relocate;
 mod take;
 mod tree;
+#[cfg(test)]
 mod walk;
 
 pub(crate) use pieces::{Fit, Span};

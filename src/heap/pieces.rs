@@ -120,6 +120,7 @@ impl Pieces {
     }
 
     /// Nodes that can be made without memory.
+    #[cfg(test)]
     pub(crate) const fn spare(&self) -> usize {
         self.pool.spare()
     }
@@ -246,7 +247,8 @@ impl Pieces {
         }
     }
 
-    /// Walks all pieces and checks H2 to H4 and the counters; for tests and the heap walker.
+    /// Walks all pieces and checks H2 to H4 and the counters; for the heap walker.
+    #[cfg(test)]
     pub(crate) fn walk(&self, mut seen: impl FnMut(Span, State)) {
         let mut bytes = [0; State::COUNT];
         let mut count = 0;

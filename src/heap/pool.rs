@@ -31,8 +31,6 @@ pub(crate) enum State {
 
 impl State {
     pub(crate) const COUNT: usize = 5;
-    pub(crate) const ALL: [Self; Self::COUNT] =
-        [Self::Closed, Self::Zero, Self::Soft, Self::Dirty, Self::Inherited];
 }
 
 /// A free piece: `start..start + len` bytes, both multiples of a granule.

@@ -1,8 +1,7 @@
-//! The heap walker: checks the books against themselves. For tests and for whoever suspects the worst.
+//! The heap walker: checks the books against themselves. For tests.
 
 use super::pool::State;
 use super::{PageHeap, SPLITS};
-#[cfg(test)]
 use super::{Span, region::Kind};
 use crate::os::{CHUNK, Os};
 
@@ -37,7 +36,6 @@ impl<O: Os> PageHeap<O> {
 }
 
 /// What is checked against a model, and shown to it.
-#[cfg(test)]
 impl<O: Os> PageHeap<O> {
     /// [`PageHeap::walk`], while nothing is in transit and exactly `blocks` (ascending) are handed out, with nodes for as
     /// many and `tokens` more; then shows every piece to `piece`, and every chunk with its shift to `chunk`.

@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use plan::{Call, MoveFailure, PurgeFailure, RemapFailure, When};
-pub(crate) use space::{Access, Attributes, Owner, Vma};
+pub(crate) use space::{Access, Attributes, Owner};
 
 use super::{CHUNK, Facts, Huge, HugeMode, Outcome, Room, Strain};
 use crate::error::Errno;

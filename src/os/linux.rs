@@ -368,6 +368,14 @@ pub(super) fn wipe(addr: usize, len: usize) {
     super::private::wipe(bytes);
 }
 
+/// Bytes of huge pages in this process (`AnonHugePages` of `/proc/self/smaps_rollup`).
+pub(crate) fn huge_page_bytes() -> Option<usize> {
+    let mut buffer = [0_u8; 2048];
+    let text = files::head(c"/proc/self/smaps_rollup", &mut buffer)?;
+    let kib = text.split(|&b| b == b'\n').find_map(|line| text::named(line, b"AnonHugePages:"))?;
+    usize::try_from(kib).ok()?.checked_mul(1 << 10)
+}
+
 /// Writes one line to standard error and ends the process.
 pub(crate) fn die(parts: &[&str]) -> ! {
     Linux.say(parts);

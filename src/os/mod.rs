@@ -19,9 +19,13 @@ mod obstacle;
 pub(crate) mod private;
 mod settings;
 
-pub(crate) use linux::{InUse, Limit, Linux, at_fork, die, keep_small_top, overcommit_mode, start_thread};
+pub(crate) use linux::{
+    InUse, Limit, Linux, at_fork, die, huge_page_bytes, keep_small_top, overcommit_mode, start_thread,
+};
 pub(crate) use obstacle::{Asked, refused, why_not_mapped};
-pub(crate) use settings::{REPORTED, Reported, huge, set_huge, settings};
+#[cfg(test)]
+pub(crate) use settings::Reported;
+pub(crate) use settings::{REPORTED, huge, set_huge, settings};
 
 /// The unit in which the page heap cuts memory, in bytes: 4 KiB on every kernel, whatever its page size.
 pub(crate) const GRANULE: usize = 4 << 10;

@@ -73,7 +73,7 @@ pub(super) fn sizes(max: usize) -> impl Strategy<Value = usize> + Clone {
     let within = move |from: usize, to: usize| (from.min(max)..=to.min(max)).boxed();
     // Round sizes are what programs ask for, and where lengths and chunks begin and end.
     let round = (0..16_usize, 1..=4_usize, -1..=1_isize).prop_map(move |(k, n, off)| {
-        (n * (64 * KIB << k)).saturating_add_signed(off * 4096).clamp(64 * KIB, max)
+        (n * ((64 * KIB) << k)).saturating_add_signed(off * 4096).clamp(64 * KIB, max)
     });
     prop_oneof![
         6 => within(64 * KIB, 2 * MIB),
@@ -186,16 +186,13 @@ pub(super) fn one<O: Hooks>(model: &Model<O>, op: Op, blocks: &mut Vec<Live>, li
             }
         }
         Op::FreeEvery { nth } => {
-            for (_, live) in blocks
-                .extract_if(.., {
-                    let mut at = 0;
-                    move |_| {
-                        at += 1;
-                        at % nth == 0
-                    }
-                })
-                .enumerate()
-            {
+            for live in blocks.extract_if(.., {
+                let mut at = 0;
+                move |_| {
+                    at += 1;
+                    at % nth == 0
+                }
+            }) {
                 model.free(live);
             }
         }

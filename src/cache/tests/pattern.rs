@@ -164,7 +164,7 @@ pub(super) fn assert_zero(p: usize, len: usize, whole: bool) {
     }
     // No more than what all longer blocks have sown: looking makes pages resident, and blocks that are not are wanted.
     let sown = (p.wrapping_neg() % LONG_STEP..len - 8).step_by(LONG_STEP);
-    for at in [0, len - 8].into_iter().chain(sown).filter(|&at| get(p + at) != 0) {
+    if let Some(at) = [0, len - 8].into_iter().chain(sown).find(|&at| get(p + at) != 0) {
         stale(at);
     }
 }

@@ -45,7 +45,7 @@ fn stress<O: Hooks>(model: &Model<O>, how: &Stress) {
                         if !matches!(op, Op::Reclaim | Op::Fork) {
                             one(model, op, &mut blocks, how.live_max, seed);
                         }
-                        if seed % 4 == 0
+                        if seed.is_multiple_of(4)
                             && let Some(live) = blocks.pop()
                         {
                             table().push(live);

@@ -234,10 +234,10 @@ fn zeroed_after_tails_that_blocks_left_when_they_shrank() {
     over_the_fake_kernel(
         |_| (),
         |model, blocks| {
-            for at in 0..blocks.len() {
-                let size = (blocks[at].layout.size() / 3).max(64 * KIB);
+            for block in blocks {
+                let size = (block.layout.size() / 3).max(64 * KIB);
                 let quiet = (0..).find(|&seed| model.writes_nothing(seed)).unwrap();
-                model.resize(&mut blocks[at], size, quiet);
+                model.resize(block, size, quiet);
             }
         },
     );
