@@ -230,20 +230,24 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Unmaps the plain regions that are wholly free.
+    /// Unmaps the free ends of the plain regions, or all of one that is free.
     fn unmap_free(&self) {
         loop {
             let mut inner: Guard<'_, Inner, O> = self.enter();
-            let Some((index, span)) = inner.wholly_free_plain() else { return };
-            let state = inner.pieces.get(index).state;
-            inner.pieces.remove(index);
+            let Some((index, region, span)) = inner.free_plain_end() else { return };
+            // The rest of the piece, if there is any, lies before it: no node is needed.
+            let state = inner.pieces.carve(index, span);
             // Under the lock: the range must be in the books as long as it is ours, and nobody's afterwards.
             if self.os.unmap(span.start, span.len).is_err() {
                 inner.insert(span, state);
                 return;
             }
             inner.opened = inner.opened.saturating_sub(span.len);
-            inner.regions.forget(span.start);
+            if span == region {
+                inner.regions.forget(region.start);
+            } else {
+                inner.regions.cut(region.start, span.start);
+            }
         }
     }
 }

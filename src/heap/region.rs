@@ -17,7 +17,7 @@ use crate::os::{CHUNK, GRANULE, Os};
 pub(crate) enum Kind {
     /// Reserved inaccessible, opened in steps.
     Reserved,
-    /// Mapped accessible at once, unmapped when it is wholly free.
+    /// Mapped accessible at once; its free end is unmapped, or all of it.
     Plain,
 }
 
@@ -84,6 +84,13 @@ impl Regions {
         if let Some(at) = self.all().iter().position(|r| r.span.start == start) {
             self.list.copy_within(at + 1..self.count, at);
             self.count -= 1;
+        }
+    }
+
+    /// Cuts a plain region's end off, from `end` on, which its caller unmaps.
+    pub(crate) fn cut(&mut self, start: usize, end: usize) {
+        if let Some(at) = self.all().iter().position(|r| r.span.start == start) {
+            self.list[at].span = Span::between(start, end);
         }
     }
 

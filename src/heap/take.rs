@@ -544,11 +544,12 @@ impl Inner {
         }
     }
 
-    /// Whether everything in a region is free, so that it can be unmapped.
-    pub(super) fn wholly_free_plain(&self) -> Option<(Index, Span)> {
+    /// The free whole chunks at the end of a plain region, which can be unmapped: their piece, the region, and they.
+    pub(super) fn free_plain_end(&self) -> Option<(Index, Span, Span)> {
         self.regions.all().iter().filter(|r| r.kind == Kind::Plain).find_map(|r| {
-            let index = self.pieces.at(r.span.start)?;
-            (self.pieces.span(index) == r.span).then_some((index, r.span))
+            let index = self.pieces.at(r.span.end() - 1)?;
+            let free = self.pieces.span(index).common(r.span).inner(CHUNK);
+            (!free.is_empty() && free.end() == r.span.end()).then_some((index, r.span, free))
         })
     }
 }
