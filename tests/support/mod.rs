@@ -1,11 +1,14 @@
 //! What the process tests of the allocator share: a test started again as a child with an environment of its own, and
 //! contents that tell whether memory is whole.
 
+#![expect(unsafe_code, reason = "sets an alarm")]
+
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 
+pub(crate) mod load;
 pub(crate) mod pattern;
 pub(crate) mod proc;
 
@@ -40,6 +43,7 @@ pub(crate) fn child(
     match std::env::var(LABEL) {
         Ok(here) if here == whole => {
             println!("{BEGUN}");
+            watch();
             body();
             std::process::exit(0);
         }
@@ -47,18 +51,26 @@ pub(crate) fn child(
         Err(_) => {}
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(LABEL, &whole);
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
     for (name, _) in std::env::vars_os() {
         if name.as_encoded_bytes().starts_with(b"ZK_NALLOC_") && name != OsStr::new("ZK_NALLOC_TEST_TIMES") {
             command.env_remove(name);
         }
     }
-    // Last, so that it is not what was removed.
-    command.env(LABEL, &whole).envs(environment.iter().copied());
+    // A backtrace takes memory, which a child may not have, and its lock, which it then waits for.
+    command.env("RUST_BACKTRACE", "0").env(LABEL, &whole).envs(environment.iter().copied());
     let output = command.stdin(Stdio::null()).output().unwrap();
     let begun = String::from_utf8_lossy(&output.stdout).contains(BEGUN);
     assert!(begun, "there is no test {test}, or it did not get here: {output:?}");
     Some(Ended { output })
+}
+
+/// Sees to it that a child that waits for ever ends (by SIGALRM), since its parent waits for it.
+fn watch() {
+    /// No test takes a tenth of it.
+    const SECONDS: u32 = 300;
+    // SAFETY: asks for a signal that nobody handles.
+    unsafe { libc::alarm(SECONDS) };
 }
 
 /// As [`child`], and asserts that it ended well.
