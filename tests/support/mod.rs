@@ -65,8 +65,8 @@ pub(crate) fn child(
     Some(Ended { output })
 }
 
-/// Sees to it that a child that waits for ever ends (by SIGALRM), since its parent waits for it.
-fn watch() {
+/// Sees to it that a process that waits for ever ends (by SIGALRM), since its parent waits for it.
+pub(crate) fn watch() {
     /// No test takes a tenth of it.
     const SECONDS: u32 = 300;
     // SAFETY: asks for a signal that nobody handles.
