@@ -111,6 +111,8 @@ impl<O: Os> Cache<O> {
             return Some(run);
         }
         for retry in 0..=RETRIES {
+            // Whole chunks are a preference, which refuses nobody.
+            let fit = if retry == 0 { fit } else { Fit::aligned(len, block.align) };
             if let Some(run) = self.heap.take_slow(fit, wish, reach) {
                 match run.found {
                     Found::Run => add(&self.tally.runs, 1),

@@ -142,6 +142,8 @@ struct Inner {
     operations: usize,
     retired: usize,
     opened: usize,
+    /// Whether memory was seen to become resident just because it was opened or mapped: all of it is locked.
+    eager: bool,
     /// The thread that is about to fork, or 0: it waits for `operations` to end, and nobody else begins any.
     forking: u64,
     moved: u64,
@@ -185,6 +187,7 @@ impl<O: Os> PageHeap<O> {
             operations: 0,
             retired: 0,
             opened: 0,
+            eager: false,
             forking: 0,
             moved: 0,
             purged: 0,
@@ -536,7 +539,10 @@ impl Inner {
     fn add_plain<O: Os>(&mut self, wanted: usize, align: usize, os: &O) -> bool {
         /// The least that is mapped at once, where the limits let it.
         const PLAIN_MIN: usize = 32 << 20;
-        let generous = wanted.max((self.opened / 8).clamp(PLAIN_MIN, 1 << 30).next_multiple_of(CHUNK));
+        let generous = match self.eager {
+            true => wanted,
+            false => wanted.max((self.opened / 8).clamp(PLAIN_MIN, 1 << 30).next_multiple_of(CHUNK)),
+        };
         for len in [generous, wanted] {
             if let Ok(start) = os.map(len, align) {
                 let span = Span::new(start, len);
@@ -544,6 +550,11 @@ impl Inner {
                     let _ = os.advise(start, len, self.setup.huge);
                     self.opened += len;
                     self.pieces.insert(span, State::Zero, span);
+                    if self.setup.residency && take::is_resident_at_end(span, os) {
+                        self.eager = true;
+                        // It is zero either way; a refusal costs memory alone.
+                        let _ = os.purge(start, len);
+                    }
                     return true;
                 }
                 let _ = os.unmap(start, len);

@@ -90,11 +90,18 @@ impl<O: Os> PageHeap<O> {
         if self.os.purge(span.start, span.len).is_err() {
             return Some(State::Dirty);
         }
-        let huge = self.reenter().setup.huge;
+        let (huge, eager) = {
+            let inner = self.reenter();
+            (inner.setup.huge, inner.eager)
+        };
         if self.os.heal(span.start, span.len, huge).is_err()
             && self.os.plug(span.start, span.len, huge).is_err()
         {
             return None;
+        }
+        if eager {
+            // What was mapped is resident again. It is zero either way.
+            let _ = self.os.purge(span.start, span.len);
         }
         self.reenter().regions.set_shift(span, 0);
         Some(State::Zero)

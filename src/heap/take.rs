@@ -4,7 +4,7 @@ use super::pieces::{Fit, Span};
 use super::pool::{Index, State};
 use super::region::Kind;
 use super::{Guard, Inner, PageHeap, SPLITS};
-use crate::os::{CHUNK, Os};
+use crate::os::{CHUNK, GRANULE, Os};
 
 /// What a run is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +149,11 @@ impl Window {
         let (first, last) = (self.parts[0].span, self.parts[self.count - 1].span);
         Span::between(first.start, last.end())
     }
+}
+
+/// Whether the last granule of a range is resident.
+pub(super) fn is_resident_at_end<O: Os>(span: Span, os: &O) -> bool {
+    os.resident(span.end() - GRANULE, GRANULE).is_some_and(|bytes| bytes > 0)
 }
 
 /// Pieces looked at on either side of a candidate.
@@ -317,7 +322,9 @@ impl<O: Os> PageHeap<O> {
                     let more = inner.claim_step(part.span);
                     drop(inner);
                     let (opened, done) = self.open_some(more, part.span);
+                    let eager = self.shed_surplus(opened, part.span);
                     inner = self.reenter();
+                    inner.eager |= eager;
                     inner.opened += opened.len;
                     inner.settle_step(more, part.span, opened);
                     if !done {
@@ -353,6 +360,25 @@ impl<O: Os> PageHeap<O> {
             }
         }
         (Span::new(need.start, 0), false)
+    }
+
+    /// Gives back what of `opened` beyond `need` the kernel made resident just because it was opened, as it does where all
+    /// memory is locked (`mlockall`). Says whether it does so.
+    fn shed_surplus(&self, opened: Span, need: Span) -> bool {
+        let page = self.reenter().setup.page;
+        let surplus = Span::between(need.end().min(opened.end()), opened.end()).inner(page);
+        if !self.is_resident_at_end(surplus) {
+            return false;
+        }
+        // It is zero either way; a refusal costs memory alone.
+        let _ = self.os.purge(surplus.start, surplus.len);
+        true
+    }
+
+    /// Whether the last granule of a range that nobody has touched is resident, as far as the kernel tells.
+    fn is_resident_at_end(&self, span: Span) -> bool {
+        let residency = self.reenter().setup.residency;
+        residency && span.len >= GRANULE && is_resident_at_end(span, &self.os)
     }
 
     /// Gives all parts of a window back as they are and ends the operation.
@@ -496,7 +522,11 @@ impl Inner {
         const STEP_MIN: usize = 32 << 20;
         /// The most: beyond it the calls no longer show, and a core dump walks what is open.
         const STEP_MAX: usize = 1 << 30;
-        let step = (self.opened / 8).clamp(STEP_MIN, STEP_MAX).next_multiple_of(CHUNK);
+        let step = match self.eager {
+            // What is opened becomes resident: no more than is needed.
+            true => CHUNK,
+            false => (self.opened / 8).clamp(STEP_MIN, STEP_MAX).next_multiple_of(CHUNK),
+        };
         let mut all = part;
         let up_to = part.end().next_multiple_of(step);
         if let Some(index) = self.pieces.at(part.end())

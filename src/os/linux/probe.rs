@@ -95,6 +95,8 @@ pub(super) fn abilities(page: usize) -> Abilities {
     let Some(scratch) = Scratch::new(page) else { return Abilities::NONE };
     let (first, second) = (scratch.first(), scratch.second());
     write(first, MARK);
+    // Where all memory is locked, it was resident as soon as it was opened.
+    let _ = Linux.madvise_dontneed(second, page);
     let residency = Linux.resident(first, page) == Some(page) && Linux.resident(second, page) == Some(0);
     write(second, MARK);
     let purge_keeps = Linux.madvise_dontneed(second, page).is_ok() && read(second) != 0;

@@ -1,0 +1,94 @@
+//! What the environment says of the allocator, as it shows from outside.
+//!
+//! Processes of their own, because the environment is read once, by the first large request.
+
+#[expect(dead_code, reason = "no test uses all that the tests share")]
+mod support;
+
+use support::load::{LIGHT, load};
+use support::pattern::Patterned;
+use support::{Ended, alone, proc, skip, tell};
+use zk_nalloc::NAlloc;
+
+#[global_allocator]
+static GLOBAL: NAlloc = NAlloc::new();
+
+/// Frees a hundred megabytes in blocks of all sizes; tells how much stays.
+fn free_a_lot() {
+    let before = proc::resident();
+    let blocks: Vec<_> =
+        [70 << 10, 1 << 20, 3 << 20, 40 << 20, 60 << 20].map(|len| Patterned::new(7, len)).into();
+    let full = proc::resident();
+    assert!(full > before + (100 << 20));
+    drop(blocks);
+    tell("kept", proc::resident().saturating_sub(before) as u64);
+    tell("cached", zk_nalloc::cached_bytes() as u64);
+    load(&LIGHT, 20);
+}
+
+/// What the child said on standard error.
+fn said(ended: &Ended) -> Vec<String> {
+    String::from_utf8_lossy(&ended.output.stderr).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_cache_of_nothing_keeps_nothing() {
+    let environment = [("ZK_NALLOC_CACHE_BYTES", "0")];
+    let Some(ended) = alone("a_cache_of_nothing_keeps_nothing", "0", &environment, free_a_lot) else {
+        return;
+    };
+    assert!(ended.told("kept") < 4 << 20, "{} bytes stay resident", ended.told("kept"));
+    assert_eq!(ended.told("cached"), 0);
+    assert!(said(&ended).is_empty(), "{:?}", said(&ended));
+}
+
+#[test]
+fn a_cache_of_so_much_keeps_no_more() {
+    let environment = [("ZK_NALLOC_CACHE_BYTES", "48M")];
+    let Some(ended) = alone("a_cache_of_so_much_keeps_no_more", "48M", &environment, free_a_lot) else {
+        return;
+    };
+    assert!(ended.told("cached") <= 48 << 20, "{} bytes are cached", ended.told("cached"));
+    assert!(ended.told("cached") >= 16 << 20, "{} bytes are cached", ended.told("cached"));
+    assert!(ended.told("kept") < 56 << 20, "{} bytes stay resident", ended.told("kept"));
+}
+
+#[test]
+fn what_cannot_be_read_is_one_line_and_then_as_if_unset() {
+    const TEST: &str = "what_cannot_be_read_is_one_line_and_then_as_if_unset";
+    let variables = ["ZK_NALLOC_CACHE_BYTES", "ZK_NALLOC_THP", "ZK_NALLOC_MOVES"];
+    let Some(unset) = alone(TEST, "unset", &[], free_a_lot) else {
+        for variable in variables {
+            alone(TEST, variable, &[], free_a_lot);
+        }
+        return;
+    };
+    assert!(said(&unset).is_empty(), "{:?}", said(&unset));
+    for variable in variables {
+        let Some(ended) = alone(TEST, variable, &[(variable, "12cats")], free_a_lot) else { return };
+        let lines = said(&ended);
+        assert!(lines.len() == 1 && lines[0].contains(variable) && lines[0].contains("12cats"), "{lines:?}");
+        // A hundred megabytes were live, and are kept.
+        assert!(ended.told("cached") > 90 << 20 && unset.told("cached") > 90 << 20);
+    }
+}
+
+#[test]
+fn huge_pages_are_refused_and_asked_for() {
+    const TEST: &str = "huge_pages_are_refused_and_asked_for";
+    let body = || {
+        let block = Patterned::new(1, 64 << 20);
+        tell("huge", proc::huge_pages() as u64);
+        block.check("a block");
+        load(&LIGHT, 20);
+    };
+    if let Some(ended) = alone(TEST, "never", &[("ZK_NALLOC_THP", "never")], body) {
+        assert_eq!(ended.told("huge"), 0);
+    }
+    if let Some(ended) = alone(TEST, "always", &[("ZK_NALLOC_THP", "always")], body) {
+        let host = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+        if ended.told("huge") == 0 {
+            skip(TEST, &format!("this host gave no huge page: {}", host.trim()));
+        }
+    }
+}

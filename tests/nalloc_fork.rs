@@ -1,0 +1,139 @@
+//! Forks of a process whose threads allocate: both sides go on, each with all that it had.
+//!
+//! Processes of their own, because every thread of a process meets its forks.
+
+#![expect(unsafe_code, reason = "asks for a real fork where the library would do without")]
+
+#[path = "secret_support/fork.rs"]
+mod fork;
+#[expect(dead_code, reason = "no test uses all that the tests share")]
+mod support;
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use fork::forked;
+use support::load::{Load, load};
+use support::pattern::Patterned;
+use support::{in_both_modes, times, watch};
+use zk_nalloc::NAlloc;
+
+#[global_allocator]
+static GLOBAL: NAlloc = NAlloc::new();
+
+const CHURN: Load = Load { threads: 1, most: 4 << 20, budget: 12 << 20 };
+
+/// Runs `body` while other threads take, resize and free.
+fn under_churn(body: impl FnOnce()) {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    load(&CHURN, 20);
+                }
+            });
+        }
+        let stopper = Stop(&stop);
+        body();
+        drop(stopper);
+    });
+}
+
+/// Ends the churn, if the body panics too.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn blocks(seed: u64) -> Vec<Patterned> {
+    [64 << 10, 200_000, 1 << 20, 3 << 20, 8 << 20].map(|len| Patterned::new(seed, len)).into()
+}
+
+/// What a child does: finds all as it was, frees half of it, resizes the rest, and takes more. It has one thread, and
+/// makes no other.
+fn go_on(inherited: &mut Vec<Patterned>) -> u8 {
+    watch();
+    inherited.iter().for_each(|block| block.check("an inherited block"));
+    inherited.truncate(3);
+    let mut more = blocks(77);
+    inherited.iter_mut().for_each(|block| block.resize(block.bytes.len() * 5 / 4));
+    more.push(Patterned::from_zeroed(5, 6 << 20));
+    more.push(Patterned::from_zeroed(6, 100_000));
+    inherited.iter().chain(&more).for_each(|block| block.check("a block in a child"));
+    0
+}
+
+#[test]
+fn both_sides_of_a_fork_go_on() {
+    in_both_modes("both_sides_of_a_fork_go_on", || {
+        under_churn(|| {
+            let mut inherited = blocks(0);
+            for n in 1..=50 * times() {
+                assert_eq!(forked(|| go_on(&mut inherited)), 0, "fork {n}");
+                inherited.iter().for_each(|block| block.check("a block of the parent"));
+                inherited = blocks(n as u64);
+            }
+        });
+    });
+}
+
+#[test]
+fn children_have_children() {
+    in_both_modes("children_have_children", || {
+        under_churn(|| {
+            for n in 0..5 {
+                let mut inherited = blocks(n);
+                let code = forked(|| {
+                    let code = forked(|| {
+                        let code = forked(|| go_on(&mut inherited));
+                        if code == 0 { go_on(&mut inherited) } else { 1 }
+                    });
+                    if code == 0 { go_on(&mut inherited) } else { 2 }
+                });
+                assert_eq!(code, 0);
+                inherited.iter().for_each(|block| block.check("a block of the parent"));
+            }
+        });
+    });
+}
+
+#[test]
+fn a_child_gives_back_what_it_inherited_free() {
+    in_both_modes("a_child_gives_back_what_it_inherited_free", || {
+        drop(blocks(1));
+        let live = Patterned::new(2, 2 << 20);
+        let code = forked(|| {
+            watch();
+            zk_nalloc::soften_cache();
+            zk_nalloc::release_cache();
+            live.check("a block of the parent in a child");
+            u8::from(zk_nalloc::cached_bytes() != 0)
+        });
+        assert_eq!(code, 0);
+        assert_ne!(zk_nalloc::cached_bytes(), 0, "what a child gives back is its own");
+        drop(blocks(3));
+        live.check("a block of the parent");
+    });
+}
+
+#[test]
+fn commands_run_under_churn() {
+    in_both_modes("commands_run_under_churn", || {
+        under_churn(|| {
+            for n in 0..20 * times() {
+                let mut command = Command::new("true");
+                if n % 2 == 0 {
+                    // SAFETY: does nothing; keeps the library from doing without a fork.
+                    unsafe { command.pre_exec(|| Ok(())) };
+                }
+                assert!(command.status().unwrap().success());
+            }
+        });
+    });
+}

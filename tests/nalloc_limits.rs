@@ -1,0 +1,186 @@
+//! Limits and refusals of the kernel: allocation fails where it must, loses nothing, and works again afterwards.
+//!
+//! Processes of their own, because limits, filters and locked memory are for good.
+
+#[expect(dead_code, reason = "no test uses all that the tests share")]
+mod support;
+
+#[path = "support/limit.rs"]
+mod limit;
+#[path = "secret_support/seccomp.rs"]
+mod seccomp;
+
+use limit::{lock_all, set_limit, without_huge_pages};
+use seccomp::refuse;
+use support::load::{LIGHT, load};
+use support::pattern::Patterned;
+use support::{in_both_modes, proc, skip};
+use zk_nalloc::NAlloc;
+
+#[global_allocator]
+static GLOBAL: NAlloc = NAlloc::new();
+
+const BLOCK: usize = 8 << 20;
+
+/// Takes blocks until no more can be had, or `most` bytes, and writes the first `written` bytes
+/// of each. Under a limit nothing small can be had for sure, so `held`
+/// has its capacity.
+fn exhaust(held: &mut Vec<Vec<u8>>, most: usize, written: usize) -> usize {
+    let before = held.len();
+    while held.len() < held.capacity() && (held.len() - before) * BLOCK < most {
+        let mut block: Vec<u8> = Vec::new();
+        if block.try_reserve_exact(BLOCK).is_err() {
+            break;
+        }
+        while block.len() < written {
+            block.extend_from_slice(&[held.len() as u8; 4096]);
+        }
+        held.push(block);
+    }
+    (held.len() - before) * BLOCK
+}
+
+/// Exhausts `room` bytes, fails in every way, frees, and does it again.
+fn live_under_a_limit(room: usize) {
+    let mut held: Vec<Vec<u8>> = Vec::with_capacity(2 * room / BLOCK);
+    for round in 0..3 {
+        let got = exhaust(&mut held, usize::MAX, 4096);
+        assert!(got >= room / 2 && got <= room, "round {round}: {got} of {room} bytes");
+        assert!(Vec::<u64>::new().try_reserve_exact(room / 8).is_err(), "there is nothing left");
+        // What fails to grow stays as it was, and what shrinks needs nothing.
+        for block in &mut held {
+            assert!(block.try_reserve_exact(room).is_err());
+            assert_eq!(block.capacity(), BLOCK);
+        }
+        for (n, block) in held.iter_mut().enumerate() {
+            assert!(block.iter().all(|&byte| byte == n as u8), "block {n} is not whole");
+            block.shrink_to(BLOCK / 4 * 3);
+        }
+        drop(held.split_off(1));
+        // What was many blocks serves a long one.
+        let mut long: Vec<u8> = Vec::new();
+        assert!(long.try_reserve_exact(room / 4).is_ok(), "round {round}: room for a long block");
+        drop(long);
+        held.clear();
+        if round == 1 {
+            zk_nalloc::release_cache();
+        }
+    }
+}
+
+/// Runs `live_under_a_limit` with limits of several sizes, set before the allocator starts.
+fn under_limits(test: &str, resource: u32, field: &str) {
+    for (mode, environment) in support::MODES {
+        for room in [192 << 20, 600 << 20, 2 << 30] {
+            let body = || {
+                set_limit(resource, proc::status(field) + room);
+                live_under_a_limit(room);
+            };
+            support::alone(test, &format!("{mode}/{room}"), environment, body);
+        }
+    }
+}
+
+#[test]
+fn a_limit_of_address_space() {
+    under_limits("a_limit_of_address_space", libc::RLIMIT_AS, "VmSize");
+}
+
+#[test]
+fn a_limit_of_data() {
+    under_limits("a_limit_of_data", libc::RLIMIT_DATA, "VmData");
+}
+
+#[test]
+fn limits_that_come_after_the_first_request() {
+    const TEST: &str = "limits_that_come_after_the_first_request";
+    for (resource, field) in [(libc::RLIMIT_AS, "VmSize"), (libc::RLIMIT_DATA, "VmData")] {
+        let body = || {
+            let early = Patterned::new(1, 50 << 20);
+            set_limit(resource, proc::status(field) + (200 << 20));
+            let mut held: Vec<Vec<u8>> = Vec::with_capacity(100);
+            // Address space was set aside before, so that a limit of it may not show.
+            let got = exhaust(&mut held, 400 << 20, BLOCK);
+            assert!(got >= 100 << 20, "{got} bytes");
+            early.check("a block from before the limit");
+            held.clear();
+            drop(early);
+            let again = exhaust(&mut held, 400 << 20, BLOCK);
+            held.clear();
+            assert!(again >= got, "{again} bytes where {got} were free");
+        };
+        support::alone(TEST, field, &[], body);
+    }
+}
+
+/// Asserts that hardly more than `asked` bytes became resident.
+fn assert_grown(before: usize, asked: usize) {
+    let grown = proc::resident() - before;
+    assert!(grown <= asked + (12 << 20), "{} MiB for {} are resident", grown >> 20, asked >> 20);
+}
+
+#[test]
+fn locked_memory_is_not_swollen() {
+    const TEST: &str = "locked_memory_is_not_swollen";
+    for early in [true, false] {
+        let body = || {
+            let first = (!early).then(|| Patterned::new(9, 1 << 20));
+            if !lock_all() {
+                return skip(TEST, "memory cannot be locked here");
+            }
+            let before = proc::resident();
+            let one = Patterned::new(1, 1 << 20);
+            assert_grown(before, 1 << 20);
+            let mut blocks: Vec<_> = (0..8).map(|seed| Patterned::new(seed, 1 << 20)).collect();
+            blocks.extend((8..12).map(|seed| Patterned::new(seed, 100 << 20)));
+            assert_grown(before, 409 << 20);
+            blocks.iter().for_each(|block| block.check("a locked block"));
+            drop((first, one, blocks));
+            zk_nalloc::release_cache();
+            let left = proc::resident().saturating_sub(before);
+            assert!(left < 64 << 20, "{} MiB stay resident", left >> 20);
+            load(&LIGHT, 30);
+        };
+        support::alone(TEST, if early { "early" } else { "late" }, &[], body);
+    }
+}
+
+#[test]
+fn no_huge_pages_for_this_process() {
+    const TEST: &str = "no_huge_pages_for_this_process";
+    in_both_modes(TEST, || {
+        if !without_huge_pages() {
+            return skip(TEST, "PR_SET_THP_DISABLE is refused");
+        }
+        load(&LIGHT, 50);
+        let block = Patterned::new(1, 64 << 20);
+        assert_eq!(proc::huge_pages(), 0);
+        block.check("a block");
+    });
+}
+
+#[test]
+fn calls_that_are_refused() {
+    const TEST: &str = "calls_that_are_refused";
+    for (name, call) in
+        [("madvise", libc::SYS_madvise), ("mremap", libc::SYS_mremap), ("mincore", libc::SYS_mincore)]
+    {
+        for errno in [libc::EPERM, libc::ENOSYS] {
+            for early in [true, false] {
+                let body = || {
+                    if !early {
+                        load(&LIGHT, 10);
+                    }
+                    if !refuse(call, &[], errno) {
+                        return skip(TEST, "filters are refused");
+                    }
+                    load(&LIGHT, 40);
+                    zk_nalloc::soften_cache();
+                    zk_nalloc::release_cache();
+                    load(&LIGHT, 20);
+                };
+                support::alone(TEST, &format!("{name}/{errno}/{early}"), &[], body);
+            }
+        }
+    }
+}

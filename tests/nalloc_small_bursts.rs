@@ -1,0 +1,54 @@
+//! Bursts of small blocks fault no more than they would without us: the system's allocator, which no longer sees large
+//! blocks freed, is told what it would learn from them.
+//!
+//! Processes of their own, one with each allocator, because faults are counted per process.
+
+#![expect(unsafe_code, reason = "asks the kernel")]
+
+#[path = "support/choice.rs"]
+mod choice;
+#[expect(dead_code, reason = "no test uses all that the tests share")]
+mod support;
+
+use std::hint::black_box;
+
+use choice::{Choice, SYSTEM};
+use support::{alone, tell};
+
+#[global_allocator]
+static GLOBAL: Choice = Choice::new();
+
+fn faults() -> u64 {
+    // SAFETY: all zeros is a valid rusage.
+    let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
+    // SAFETY: the structure is ours.
+    assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) }, 0);
+    usage.ru_minflt.cast_unsigned()
+}
+
+/// A round of a prover's small side, with a large block now and then.
+fn round(blocks: &mut Vec<Vec<u8>>) {
+    for _ in 0..640 {
+        blocks.push(vec![1; 32 << 10]);
+    }
+    black_box(vec![2_u8; 40 << 20]);
+    blocks.clear();
+}
+
+#[test]
+fn bursts_of_small_blocks_fault_no_more_than_without_us() {
+    const TEST: &str = "bursts_of_small_blocks_fault_no_more_than_without_us";
+    let body = || {
+        let mut blocks = Vec::with_capacity(640);
+        (0..4).for_each(|_| round(&mut blocks));
+        let before = faults();
+        (0..20).for_each(|_| round(&mut blocks));
+        tell("faults", faults() - before);
+    };
+    let ours = alone(TEST, "ours", &[], body);
+    let system = alone(TEST, "system", SYSTEM, body);
+    if let (Some(ours), Some(system)) = (ours, system) {
+        let (ours, system) = (ours.told("faults"), system.told("faults"));
+        assert!(ours <= system + 640, "{ours} faults, {system} without us");
+    }
+}
