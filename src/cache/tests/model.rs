@@ -24,6 +24,8 @@ pub(super) trait World: Os + Clone {
     fn check_chunk(&self, at: usize, shift: i32);
     /// What else can be said.
     fn check_all(&self) {}
+    /// Is told of memory of which every page is about to be written.
+    fn expect_writes(&self, _p: usize, _len: usize) {}
 }
 
 impl World for Linux {
@@ -60,6 +62,10 @@ impl World for Fake {
     fn check_all(&self) {
         assert!(self.foreign_intact(), "a foreign mapping was written to");
         assert_eq!(self.lost(), [], "every range that a failed call lost was plugged or retired");
+    }
+
+    fn expect_writes(&self, p: usize, len: usize) {
+        self.populate(p, len);
     }
 }
 
@@ -175,7 +181,12 @@ impl<O: World> Model<O> {
 
     /// Writes a pattern into a block.
     pub(super) fn write(&self, live: &mut Live, seed: u64) {
-        live.pattern = Some(Pattern::write(live.p, live.layout.size(), seed));
+        let pattern = Pattern::new(live.p, live.layout.size(), seed);
+        if pattern.touches_all() {
+            self.os().expect_writes(live.p, live.layout.size());
+        }
+        pattern.write(live.p);
+        live.pattern = Some(pattern);
     }
 
     /// Checks what a block holds.
