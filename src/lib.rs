@@ -1,4 +1,34 @@
-//! A Linux global allocator for zero-knowledge provers.
+//! A Linux global allocator for zero-knowledge provers, and memory for what else they need.
+//!
+//! Three parts, each usable without the others:
+//!
+//! - [`NAlloc`], installed with `#[global_allocator]` in a prover *binary*: large blocks stay resident, and freed memory of
+//!   any size serves the next block of any other size. [`Config`] sets it up, [`stats`] tells whether it helps,
+//!   [`soften_cache`] and [`release_cache`] give memory back.
+//! - [`Arena`] and [`TypedArena`]: scratch memory for a phase, which ends all at once ([`arena`]).
+//! - [`SecretBuf`], [`Secret`] and [`SecretPool`]: memory for private inputs ([`secret`]).
+//!
+//! ```
+//! use zk_nalloc::NAlloc;
+//!
+//! #[global_allocator]
+//! static GLOBAL: NAlloc = NAlloc::new();
+//!
+//! let column = vec![1_u64; 1 << 20];
+//! assert!(zk_nalloc::stats().live_bytes() >= 8 << 20);
+//! # drop(column);
+//! ```
+//!
+//! # Environment
+//!
+//! `ZK_NALLOC_CACHE_BYTES`, `ZK_NALLOC_THP`, `ZK_NALLOC_MOVES`, `ZK_NALLOC_BACKGROUND`, `ZK_NALLOC_CHECKED` and
+//! `ZK_NALLOC_WIPE_ON_FREE` win over [`Config`], whose methods say what they mean. A value that cannot be read is reported
+//! in one line on standard error and counts as unset.
+//!
+//! # Features
+//!
+//! None is on by default. `allocator-api2`: its `Allocator` for `&Arena`. `nightly`: the unstable trait of that name.
+//! `subtle`, `zeroize`: their traits for the secret types.
 
 #![cfg_attr(feature = "nightly", feature(allocator_api))]
 #![cfg_attr(
@@ -44,3 +74,8 @@ pub use global::NAlloc;
 pub use secret::{Secret, SecretBuf, SecretPool};
 #[cfg(not(all(test, loom)))]
 pub use stats::{Stats, cached_bytes, release_cache, soften_cache, stats};
+
+/// Has the examples of the README compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
