@@ -551,7 +551,7 @@ impl Inner {
                     let _ = os.advise(start, len, self.setup.huge);
                     self.opened += len;
                     self.pieces.insert(span, State::Zero, span);
-                    if self.setup.residency && take::is_resident_at_end(span, os) {
+                    if take::is_resident_at_end(span, &self.setup, os) {
                         self.eager = true;
                         // It is zero either way; a refusal costs memory alone.
                         let _ = os.purge(start, len);
