@@ -54,7 +54,10 @@
 //! freed.
 
 #![cfg_attr(feature = "nightly", feature(allocator_api))]
-#![cfg_attr(all(test, loom), expect(dead_code, unused_imports, reason = "the engine is left out of loom's build"))]
+#![cfg_attr(
+    all(test, loom),
+    expect(dead_code, unused_imports, reason = "the engine is left out of loom's build")
+)]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!(

@@ -27,11 +27,10 @@ fn what_is_cached_makes_room_for_small_blocks() {
         let body = || {
             let count = 300 * MIB / (48 << 10);
             let most = (used(line) + 560 * MIB) as libc::rlim_t;
-            // SAFETY: the limits are valid; they are this child's own.
-            assert_eq!(
-                unsafe { libc::setrlimit(limit, &libc::rlimit { rlim_cur: most, rlim_max: most }) },
-                0
-            );
+            let rlimit = libc::rlimit { rlim_cur: most, rlim_max: most };
+            // SAFETY: the limit is valid, and this child's own.
+            let set = unsafe { libc::setrlimit(limit, &rlimit) };
+            assert_eq!(set, 0);
             for _ in 0..2 {
                 drop(black_box(vec![1_u8; 400 * MIB]));
                 assert!(zk_nalloc::cached_bytes() >= 390 * MIB);

@@ -84,8 +84,9 @@ fn threads_allocate_while_their_locals_are_destroyed() {
             thread::scope(|scope| {
                 for seed in 0..4 {
                     scope.spawn(move || {
+                        let value = core::ptr::dangling::<c_void>();
                         // SAFETY: the key was made; the value is never read.
-                        assert_eq!(unsafe { libc::pthread_setspecific(key, 1 as *const c_void) }, 0);
+                        assert_eq!(unsafe { libc::pthread_setspecific(key, value) }, 0);
                         let blocks = LENGTHS.map(|len| Patterned::new(seed, len)).into();
                         MINE.with_borrow_mut(|mine| *mine = Some(AtTheEnd(blocks)));
                     });

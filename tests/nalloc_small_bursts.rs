@@ -26,12 +26,13 @@ fn faults() -> u64 {
     usage.ru_minflt.cast_unsigned()
 }
 
-/// A round of a prover's small side, with a large block now and then.
+/// A round of a prover's small side, with a large block from whose free the system's allocator learns, where it sees it,
+/// to keep twice as much: it is at its best.
 fn round(blocks: &mut Vec<Vec<u8>>) {
     for _ in 0..640 {
         blocks.push(vec![1; 32 << 10]);
     }
-    black_box(vec![2_u8; 40 << 20]);
+    black_box(vec![2_u8; 24 << 20]);
     blocks.clear();
 }
 
@@ -49,6 +50,6 @@ fn bursts_of_small_blocks_fault_no_more_than_without_us() {
     let system = alone(TEST, "system", SYSTEM, body);
     if let (Some(ours), Some(system)) = (ours, system) {
         let (ours, system) = (ours.told("faults"), system.told("faults"));
-        assert!(ours <= system + 640, "{ours} faults, {system} without us");
+        assert!(ours <= system + 64, "{ours} faults, {system} without us");
     }
 }

@@ -33,9 +33,9 @@ fn any_thread_may_ask_at_any_time() {
         thread::scope(|scope| {
             let asks: [fn(); 4] = [
                 || drop(stats().to_string()),
-                || drop(cached_bytes()),
-                || drop(soften_cache()),
-                || drop(release_cache()),
+                || _ = cached_bytes(),
+                || _ = soften_cache(),
+                || _ = release_cache(),
             ];
             for ask in asks {
                 let done = &done;

@@ -12,6 +12,7 @@ mod region;
 mod relocate;
 mod take;
 mod tree;
+mod trim;
 #[cfg(test)]
 mod walk;
 

@@ -1,0 +1,154 @@
+//! Giving address space back, and making what is free one VMA with what is around it.
+//!
+//! Why it is here: what is reserved costs nothing, but what is open counts against limits of the process and the
+//! commit charge, and each place where two VMAs meet is paid for by every fork. Only free memory is touched here.
+
+use super::pieces::Span;
+use super::pool::State;
+use super::purge::Unit;
+use super::{Guard, Inner, PageHeap};
+use crate::os::{CHUNK, Os};
+
+impl<O: Os> PageHeap<O> {
+    /// Gives everything that is free back to the kernel: pages, then address space. Gives the bytes purged.
+    pub(crate) fn release(&self) -> usize {
+        let done = self.purge(usize::MAX, Unit::Pages);
+        self.trim();
+        done
+    }
+
+    /// Gives address space back that is free and untouched: what counts against a limit of the process or a commit
+    /// charge.
+    pub(crate) fn trim(&self) {
+        self.close_free();
+        self.heal_free();
+        self.unmap_free();
+    }
+
+    /// Makes free memory that pages were moved into or out of, and that is zero now, one VMA with what is around it.
+    pub(crate) fn heal_free(&self) {
+        let mut below = (usize::MAX, usize::MAX);
+        loop {
+            let mut inner = self.enter();
+            let Some(span) = inner.claim_seamed(&mut below, &self.os) else { return };
+            inner.operations += 1;
+            drop(inner);
+            let state = self.heal(span);
+            let mut inner = self.reenter();
+            match state {
+                Some(state) => inner.settle(span, state),
+                None => inner.retire(span),
+            }
+            inner.operations -= 1;
+            if state != Some(State::Zero) {
+                return;
+            }
+        }
+    }
+
+    /// Closes what is free of the reserved regions where that takes no more VMAs, and every long piece of it.
+    fn close_free(&self) {
+        let mut below = (usize::MAX, usize::MAX);
+        loop {
+            let mut inner = self.enter();
+            let Some(span) = inner.claim_closable(&mut below, &self.os) else { return };
+            inner.operations += 1;
+            drop(inner);
+            let closed = self.os.close(span.start, span.len).is_ok();
+            let mut inner = self.reenter();
+            let huge = inner.setup.huge;
+            inner.operations -= 1;
+            if closed {
+                inner.regions.set_shift(span, 0);
+                inner.opened = inner.opened.saturating_sub(span.len);
+                let _ = self.os.advise(span.start, span.len, huge);
+                inner.settle(span, State::Closed);
+            } else if self.os.plug(span.start, span.len, huge).is_ok() {
+                inner.regions.set_shift(span, 0);
+                inner.settle(span, State::Zero);
+                return;
+            } else {
+                inner.retire(span);
+                return;
+            }
+        }
+    }
+
+    /// Unmaps the free ends of the plain regions, or all of one that is free.
+    fn unmap_free(&self) {
+        loop {
+            let mut inner: Guard<'_, Inner, O> = self.enter();
+            let Some((index, region, span)) = inner.free_plain_end() else { return };
+            // The rest of the piece, if there is any, lies before it: no node is needed.
+            let state = inner.pieces.carve(index, span);
+            // Under the lock: the range must be in the books as long as it is ours, and nobody's afterwards.
+            if self.os.unmap(span.start, span.len).is_err() {
+                inner.insert(span, state);
+                return;
+            }
+            inner.opened = inner.opened.saturating_sub(span.len);
+            if span == region {
+                inner.regions.forget(region.start);
+            } else {
+                inner.regions.cut(region.start, span.start);
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Takes the whole chunks of the longest zero piece under `below` of a reserved region into transit, if it is
+    /// long, or lies beside closed memory.
+    fn claim_closable<O: Os>(&mut self, below: &mut (usize, usize), os: &O) -> Option<Span> {
+        /// The least that is worth a VMA of its own: the least step in which memory is opened.
+        const LONG: usize = 32 << 20;
+        if !self.ensure_spare(os) {
+            return None;
+        }
+        loop {
+            let index = self.pieces.longest_below(State::Zero, *below)?;
+            let span = self.pieces.span(index);
+            if span.len < CHUNK {
+                return None;
+            }
+            *below = (span.len, span.start);
+            let chunks = span.inner(CHUNK);
+            let region = self.regions.of(span.start);
+            let is_closed = |at: usize| {
+                at >= region.span.start
+                    && at < region.span.end()
+                    && self.pieces.at(at).is_some_and(|i| self.pieces.get(i).state == State::Closed)
+            };
+            let fits = chunks.len >= LONG || is_closed(span.end()) || is_closed(span.start.wrapping_sub(1));
+            if !chunks.is_empty() && fits && region.kind == super::Kind::Reserved {
+                self.claim(index, chunks);
+                return Some(chunks);
+            }
+        }
+    }
+
+    /// Takes the first moved chunks of the longest zero piece under `below` that has any into transit; leaves `below`
+    /// such that the rest of that piece comes next.
+    fn claim_seamed<O: Os>(&mut self, below: &mut (usize, usize), os: &O) -> Option<Span> {
+        if self.regions.seams() == 0 || !self.ensure_spare(os) {
+            return None;
+        }
+        loop {
+            let index = self.pieces.longest_below(State::Zero, *below)?;
+            let span = self.pieces.span(index);
+            if span.len < CHUNK {
+                return None;
+            }
+            let chunks = span.inner(CHUNK);
+            let is_moved = |&at: &usize| self.regions.shift(at) != 0;
+            if let Some(start) = (chunks.start..chunks.end()).step_by(CHUNK).find(is_moved) {
+                let end =
+                    (start..chunks.end()).step_by(CHUNK).find(|at| !is_moved(at)).unwrap_or(chunks.end());
+                let part = Span::between(start, end);
+                self.claim(index, part);
+                return Some(part);
+            }
+            *below = (span.len, span.start);
+        }
+    }
+}
