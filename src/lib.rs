@@ -98,7 +98,7 @@ pub use secret::{Secret, SecretBuf, SecretPool};
 #[cfg(not(all(test, loom)))]
 pub use stats::{Stats, cached_bytes, release_cache, soften_cache, stats};
 
-/// Has the examples of the README compiled and run.
+/// The code blocks of the README, compiled and run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
