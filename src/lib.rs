@@ -1,34 +1,57 @@
-//! A Linux global allocator for zero-knowledge provers, and memory for what else they need.
-//!
-//! Three parts, each usable without the others:
-//!
-//! - [`NAlloc`], installed with `#[global_allocator]` in a prover *binary*: large blocks stay resident, and freed memory of
-//!   any size serves the next block of any other size. [`Config`] sets it up, [`stats`] tells whether it helps,
-//!   [`soften_cache`] and [`release_cache`] give memory back.
-//! - [`Arena`] and [`TypedArena`]: scratch memory for a phase, which ends all at once ([`arena`]).
-//! - [`SecretBuf`], [`Secret`] and [`SecretPool`]: memory for private inputs ([`secret`]).
+//! A Linux global allocator for zero-knowledge provers: freed memory stays resident and serves the next large request,
+//! whatever its size.
 //!
 //! ```
 //! use zk_nalloc::NAlloc;
 //!
 //! #[global_allocator]
 //! static GLOBAL: NAlloc = NAlloc::new();
-//!
-//! let column = vec![1_u64; 1 << 20];
-//! assert!(zk_nalloc::stats().live_bytes() >= 8 << 20);
-//! # drop(column);
+//! # fn main() {}
 //! ```
 //!
-//! # Environment
+//! Install it in a binary, not in a library: a program has one global allocator, and who builds the program chooses.
+//! The README says when to expect a speedup, and when not.
 //!
-//! `ZK_NALLOC_CACHE_BYTES`, `ZK_NALLOC_THP`, `ZK_NALLOC_MOVES`, `ZK_NALLOC_BACKGROUND`, `ZK_NALLOC_CHECKED` and
-//! `ZK_NALLOC_WIPE_ON_FREE` win over [`Config`], whose methods say what they mean. A value that cannot be read is reported
-//! in one line on standard error and counts as unset.
+//! # Three roles
+//!
+//! - **The global allocator.** [`NAlloc`] routes each request by its [`Layout`](std::alloc::Layout) alone: under 64 KiB
+//!   to the small side, a type parameter; the rest to resident memory that all sizes share. [`Config`] tunes it,
+//!   [`stats`] shows what it did, [`soften_cache`] and [`release_cache`] give memory up.
+//! - **Scratch memory for a phase.** [`Arena`] and [`TypedArena`], see [`arena`].
+//! - **Memory for secrets.** [`SecretBuf`], [`Secret`] and [`SecretPool`], see [`secret`].
+//!
+//! Arenas and secrets need no allocator installed; they map memory of their own, and [`MapFailed`] is what that can
+//! end in.
 //!
 //! # Features
 //!
-//! None is on by default. `allocator-api2`: its `Allocator` for `&Arena`. `nightly`: the unstable trait of that name.
-//! `subtle`, `zeroize`: their traits for the secret types.
+//! None is needed, none is on by default.
+//!
+//! - `allocator-api2`: `&Arena` as an `Allocator` of that crate, so that `Vec<T, &Arena>` and hashbrown's maps work on
+//!   a stable compiler.
+//! - `nightly`: the same for the unstable trait of the standard library.
+//! - `subtle`, `zeroize`: the traits of these crates for the secret types.
+//!
+//! # Environment variables
+//!
+//! Read once, at the first large request; they win over [`Config`]. One that cannot be read is reported in one line on
+//! standard error and counts as unset.
+//!
+//! | variable | values | what it decides |
+//! |---|---|---|
+//! | `ZK_NALLOC_CACHE_BYTES` | bytes, or with K, M or G behind | how much free memory stays, as a promise: [`Config::cache_bytes`] |
+//! | `ZK_NALLOC_THP` | `auto`, `always`, `never` | huge pages, in arenas too: [`Config::thp`] |
+//! | `ZK_NALLOC_MOVES` | `auto`, `never` | whether pages are moved: [`Config::moves`] |
+//! | `ZK_NALLOC_BACKGROUND` | `1`, `0` | a thread that gives memory up while the process is silent: [`Config::background`] |
+//! | `ZK_NALLOC_CHECKED` | `1`, `0` | whether misuse is looked for: [`Config::checked`] |
+//! | `ZK_NALLOC_WIPE_ON_FREE` | `1`, `0` | whether freed blocks are overwritten: [`Config::wipe_on_free`] |
+//!
+//! None of them changes what a program computes.
+//!
+//! # What the caller owes
+//!
+//! Memory that was locked, protected, registered for DMA or advised otherwise must be put back as it was before it is
+//! freed.
 
 #![cfg_attr(feature = "nightly", feature(allocator_api))]
 #![cfg_attr(
@@ -75,7 +98,7 @@ pub use secret::{Secret, SecretBuf, SecretPool};
 #[cfg(not(all(test, loom)))]
 pub use stats::{Stats, cached_bytes, release_cache, soften_cache, stats};
 
-/// Has the examples of the README compiled and run.
+/// The code blocks of the README, compiled and run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -249,6 +249,9 @@ impl<O: Os> Cache<O> {
         if self.os().now().saturating_sub(self.last_look.load(Ordering::Relaxed)) > LOOK_AFTER {
             self.look_slow();
         }
+        if let Some(anonymous) = self.os().anonymous() {
+            self.heap.note_beside(anonymous);
+        }
         let level = self.heap.level();
         let mut limits = self.limits.lock(self.os());
         let ended = limits.allocated(bytes, level.out_max, level.out);

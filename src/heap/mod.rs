@@ -136,6 +136,8 @@ struct Inner {
     out_max: usize,
     /// Bytes handed out that are expected to stay untouched.
     absent: usize,
+    /// Bytes of the process that are not ours and in memory, as last seen.
+    beside: usize,
     /// Blocks handed out and ranges in transit: each may need a node when it comes back (H6).
     loose: usize,
     transit: usize,
@@ -183,6 +185,7 @@ impl<O: Os> PageHeap<O> {
             out: 0,
             out_max: 0,
             absent: 0,
+            beside: 0,
             loose: 0,
             transit: 0,
             operations: 0,
@@ -398,6 +401,13 @@ impl<O: Os> PageHeap<O> {
         inner.out_max = inner.present();
     }
 
+    /// Notes how many bytes of the process, of `anonymous` in all, are not ours.
+    pub(crate) fn note_beside(&self, anonymous: usize) {
+        let mut inner = self.inner.lock(&self.os);
+        let ours = inner.out + inner.dirty() + inner.transit;
+        inner.beside = anonymous.saturating_sub(ours);
+    }
+
     /// Notes how many of the bytes handed out are expected to stay untouched.
     pub(crate) fn expect_absent(&self, bytes: usize) {
         self.inner.lock(&self.os).absent = bytes;
@@ -453,7 +463,7 @@ impl<O: Os> PageHeap<O> {
 impl Inner {
     /// Bytes handed out, less what is expected to stay untouched.
     const fn present(&self) -> usize {
-        self.out.saturating_sub(self.absent)
+        self.out.saturating_sub(self.absent) + self.beside
     }
 
     /// Notes how much is handed out; before anything is given back, so that no peak is missed.
@@ -551,7 +561,7 @@ impl Inner {
                     let _ = os.advise(start, len, self.setup.huge);
                     self.opened += len;
                     self.pieces.insert(span, State::Zero, span);
-                    if self.setup.residency && take::is_resident_at_end(span, os) {
+                    if take::is_resident_at_end(span, &self.setup, os) {
                         self.eager = true;
                         // It is zero either way; a refusal costs memory alone.
                         let _ = os.purge(start, len);

@@ -3,8 +3,8 @@
 use super::pieces::{Fit, Span};
 use super::pool::{Index, State};
 use super::region::Kind;
-use super::{Guard, Inner, PageHeap, SPLITS};
-use crate::os::{CHUNK, GRANULE, Os};
+use super::{Guard, Inner, PageHeap, SPLITS, Setup};
+use crate::os::{CHUNK, Os};
 
 /// What a run is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,9 +151,9 @@ impl Window {
     }
 }
 
-/// Whether the last granule of a range is resident.
-pub(super) fn is_resident_at_end<O: Os>(span: Span, os: &O) -> bool {
-    os.resident(span.end() - GRANULE, GRANULE).is_some_and(|bytes| bytes > 0)
+/// Whether the last page of a range of whole pages that nobody has touched is resident, as far as the kernel tells.
+pub(super) fn is_resident_at_end<O: Os>(span: Span, setup: &Setup, os: &O) -> bool {
+    setup.residency && os.resident(span.end() - setup.page, setup.page).is_some_and(|bytes| bytes > 0)
 }
 
 /// Pieces looked at on either side of a candidate.
@@ -365,20 +365,14 @@ impl<O: Os> PageHeap<O> {
     /// Gives back what of `opened` beyond `need` the kernel made resident just because it was opened, as it does where all
     /// memory is locked (`mlockall`). Says whether it does so.
     fn shed_surplus(&self, opened: Span, need: Span) -> bool {
-        let page = self.reenter().setup.page;
-        let surplus = Span::between(need.end().min(opened.end()), opened.end()).inner(page);
-        if !self.is_resident_at_end(surplus) {
+        let setup = self.reenter().setup;
+        let surplus = Span::between(need.end().min(opened.end()), opened.end()).inner(setup.page);
+        if surplus.is_empty() || !is_resident_at_end(surplus, &setup, &self.os) {
             return false;
         }
         // It is zero either way; a refusal costs memory alone.
         let _ = self.os.purge(surplus.start, surplus.len);
         true
-    }
-
-    /// Whether the last granule of a range that nobody has touched is resident, as far as the kernel tells.
-    fn is_resident_at_end(&self, span: Span) -> bool {
-        let residency = self.reenter().setup.residency;
-        residency && span.len >= GRANULE && is_resident_at_end(span, &self.os)
     }
 
     /// Gives all parts of a window back as they are and ends the operation.

@@ -60,6 +60,8 @@ struct State {
     one_vma_moves: bool,
     /// Calls all memory absent.
     calls_absent: bool,
+    /// Bytes of the process that are in memory and were not mapped by this kernel's user, where that is told.
+    beside: Option<usize>,
 }
 
 impl Fake {
@@ -94,6 +96,7 @@ impl Fake {
             mapped_max: usize::MAX,
             one_vma_moves: false,
             calls_absent: false,
+            beside: None,
         };
         Self(Arc::new(Kernel { memory, clock: AtomicU64::new(0), state: Mutex::new(state) }))
     }

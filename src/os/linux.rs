@@ -311,6 +311,11 @@ impl Os for Linux {
         environ::stream(each);
     }
 
+    fn anonymous(&self) -> Option<usize> {
+        let _keep = KeepErrno::new();
+        InUse::Resident.bytes()?.checked_sub(InUse::Shared.bytes()?)
+    }
+
     fn now(&self) -> u64 {
         let _keep = KeepErrno::new();
         let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -346,6 +351,8 @@ pub(crate) enum InUse {
     AddressSpace = 0,
     /// What is in memory.
     Resident = 1,
+    /// Of that, what is of files or shared.
+    Shared = 2,
     /// What is private and writable, stacks included.
     Data = 5,
 }

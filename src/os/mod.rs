@@ -179,6 +179,10 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// As [`Park::wait`], for `nanoseconds` at most.
     fn wait_for(&self, word: &AtomicU32, expected: u32, nanoseconds: u64);
 
+    /// How many bytes of the process are in memory and in no file, all mappings together; `None` where nobody tells.
+    /// Reads a file: three microseconds.
+    fn anonymous(&self) -> Option<usize>;
+
     /// Nanoseconds of a clock that never goes back.
     fn now(&self) -> u64;
 

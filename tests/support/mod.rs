@@ -68,9 +68,9 @@ pub(crate) fn child(
 /// Sees to it that a process that waits for ever ends (by SIGALRM), since its parent waits for it.
 pub(crate) fn watch() {
     /// No test takes a tenth of it.
-    const SECONDS: u32 = 300;
+    const SECONDS: usize = 150;
     // SAFETY: asks for a signal that nobody handles.
-    unsafe { libc::alarm(SECONDS) };
+    unsafe { libc::alarm(u32::try_from(SECONDS * times()).unwrap()) };
 }
 
 /// As [`child`], and asserts that it ended well.

@@ -313,3 +313,25 @@ fn memory_that_lacks_is_found_in_what_is_cached_before_null_is_answered() {
     model.may_refuse = false;
     finish(&model, vec![large], true);
 }
+
+#[test]
+fn what_the_rest_of_the_process_needs_counts_as_needed() {
+    let os = fake(2 << 30);
+    os.set_beside(Some(0));
+    let model = Model::new(os.clone(), 512 * MIB, Config::new());
+    let peak: Vec<Live> = (0..12).map(|_| touched(&model, 8 * MIB)).collect();
+    peak.into_iter().for_each(|live| model.free(live));
+    let some = |bytes: usize| {
+        for _ in 0..bytes / MIB {
+            let live = touched(&model, MIB);
+            model.free(live);
+        }
+    };
+    some(256 * MIB);
+    assert!(cached(&model) >= 90 * MIB, "all that was live may stay: {}", cached(&model) / MIB);
+    // The small side comes to hold most of what was ever needed at once.
+    os.set_beside(Some(64 * MIB));
+    some(256 * MIB);
+    assert!(cached(&model) <= (96 - 64 + 4) * MIB, "{} MiB beside 64 of 96", cached(&model) / MIB);
+    finish(&model, Vec::new(), true);
+}

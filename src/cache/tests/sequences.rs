@@ -72,7 +72,8 @@ fn sequences_over_the_fake_kernel_match_the_model() {
 #[test]
 fn sequences_of_large_blocks_over_the_fake_kernel_match_the_model() {
     let result = runner(CASES / 4).run(&sequences(1 << 30, 1 << 30, false), |(config, ops, seed)| {
-        let model = Model::new(fake(6 << 30), 2 << 30, config);
+        // Room for two reservations of the heap, one of small pages, and what aligning each to a gigabyte takes.
+        let model = Model::new(fake(10 << 30), 2 << 30, config);
         let left = drive(&model, &ops, Drive { live_max: 1 << 30, audit_every: 16, seed });
         finish(&model, left, true);
         Ok(())

@@ -218,6 +218,11 @@ impl Os for Fake {
         each(&environment);
     }
 
+    fn anonymous(&self) -> Option<usize> {
+        let beside = self.state().beside?;
+        Some(beside + self.resident_bytes())
+    }
+
     fn now(&self) -> u64 {
         // Relaxed: a number; tests that need an order have one of their own.
         self.0.clock.load(Ordering::Relaxed)

@@ -77,6 +77,11 @@ impl Fake {
         self.state().calls_absent = absent;
     }
 
+    /// Sets how many bytes the process has in memory beside what was mapped here.
+    pub(crate) fn set_beside(&self, bytes: Option<usize>) {
+        self.state().beside = bytes;
+    }
+
     /// Sets the environment, from `NAME=VALUE` entries.
     pub(crate) fn set_environment(&self, entries: &[&str]) {
         self.state().environment =
