@@ -9,7 +9,7 @@
 const PAGE: usize = 4096;
 
 /// Up to this many bytes blocks are written, and read for zeros, whole.
-const WHOLE_MAX: usize = 4 << 20;
+pub(super) const WHOLE_MAX: usize = 4 << 20;
 
 /// The step between the words of longer blocks.
 const STEP: usize = PAGE;

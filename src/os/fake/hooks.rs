@@ -138,7 +138,7 @@ impl Fake {
         self.memory().touch(&(addr / GRANULE * GRANULE..addr + len));
     }
 
-    /// Faults in at once what is about to be written, every granule of it, as one fault each would.
+    /// Makes resident at once what is about to be touched granule by granule; its content stays.
     pub(crate) fn populate(&self, addr: usize, len: usize) {
         self.memory().populate(&(addr..addr + len));
     }

@@ -78,7 +78,7 @@ impl Memory {
         }
     }
 
-    /// Makes `range` resident, all of which is about to be written: whole chunks by huge pages, for a tenth of what
+    /// Makes `range` resident, all of which is about to be touched: whole chunks by huge pages, for a tenth of what
     /// their faults cost. Does nothing but save time, so whatever fails is passed over.
     pub(super) fn populate(&self, range: &Range<usize>) {
         if cfg!(miri) || host_page() != GRANULE {
