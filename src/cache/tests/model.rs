@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::pattern::{Pattern, assert_zero, mix};
+use super::pattern::{Pattern, WHOLE_MAX, assert_zero, mix};
 use crate::cache::Cache;
 use crate::config::Config;
 use crate::geometry::Block;
@@ -24,6 +24,8 @@ pub(super) trait World: Os + Clone {
     fn check_chunk(&self, at: usize, shift: i32);
     /// What else can be said.
     fn check_all(&self) {}
+    /// Is told of memory of which every page is about to be read or written.
+    fn expect_touches(&self, _p: usize, _len: usize) {}
 }
 
 impl World for Linux {
@@ -60,6 +62,10 @@ impl World for Fake {
     fn check_all(&self) {
         assert!(self.foreign_intact(), "a foreign mapping was written to");
         assert_eq!(self.lost(), [], "every range that a failed call lost was plugged or retired");
+    }
+
+    fn expect_touches(&self, p: usize, len: usize) {
+        self.populate(p, len);
     }
 }
 
@@ -160,7 +166,11 @@ impl<O: World> Model<O> {
         let mut live = Live { p: p.expose_provenance(), layout, pattern: None, zeroed };
         self.enter(&live);
         if zeroed {
-            assert_zero(live.p, layout.size(), mix(seed ^ 1).is_multiple_of(4));
+            let whole = mix(seed ^ 1).is_multiple_of(4);
+            if whole || layout.size() <= WHOLE_MAX {
+                self.os().expect_touches(live.p, layout.size());
+            }
+            assert_zero(live.p, layout.size(), whole);
         }
         if !self.writes_nothing(seed) {
             self.write(&mut live, seed);
@@ -175,7 +185,12 @@ impl<O: World> Model<O> {
 
     /// Writes a pattern into a block.
     pub(super) fn write(&self, live: &mut Live, seed: u64) {
-        live.pattern = Some(Pattern::write(live.p, live.layout.size(), seed));
+        let pattern = Pattern::new(live.p, live.layout.size(), seed);
+        if pattern.touches_all() {
+            self.os().expect_touches(live.p, live.layout.size());
+        }
+        pattern.write(live.p);
+        live.pattern = Some(pattern);
     }
 
     /// Checks what a block holds.

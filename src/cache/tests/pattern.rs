@@ -9,7 +9,7 @@
 const PAGE: usize = 4096;
 
 /// Up to this many bytes blocks are written, and read for zeros, whole.
-const WHOLE_MAX: usize = 4 << 20;
+pub(super) const WHOLE_MAX: usize = 4 << 20;
 
 /// The step between the words of longer blocks.
 const STEP: usize = PAGE;
@@ -61,17 +61,27 @@ fn get(p: usize) -> u64 {
 }
 
 impl Pattern {
-    /// Writes a pattern over the block at `p`.
-    pub(super) fn write(p: usize, len: usize, seed: u64) -> Self {
+    /// A pattern for the block at `p`.
+    pub(super) fn new(p: usize, len: usize, seed: u64) -> Self {
         let step = if len > LONG { LONG_STEP } else { STEP };
         let kind = match mix(seed) % 8 {
             0 => Kind::Ends,
             1..4 if len <= WHOLE_MAX => Kind::Whole,
             _ => Kind::Words(p.wrapping_neg() % step, step),
         };
-        let pattern = Self { seed, len, kind };
-        if matches!(kind, Kind::Whole) {
-            let page = pattern.page();
+        Self { seed, len, kind }
+    }
+
+    /// Whether a word or more lies in every page.
+    pub(super) fn touches_all(&self) -> bool {
+        matches!(self.kind, Kind::Whole | Kind::Words(_, ..=PAGE))
+    }
+
+    /// Writes it over the block, which lies at `p`.
+    pub(super) fn write(&self, p: usize) {
+        let len = self.len;
+        if matches!(self.kind, Kind::Whole) {
+            let page = self.page();
             for at in (0..len).step_by(PAGE) {
                 // SAFETY: a part of a block that the test holds.
                 let to = unsafe {
@@ -83,10 +93,9 @@ impl Pattern {
                 to.copy_from_slice(&page[..to.len()]);
             }
         }
-        for at in pattern.words(len) {
-            put(p + at, pattern.word(at));
+        for at in self.words(len) {
+            put(p + at, self.word(at));
         }
-        pattern
     }
 
     /// What whole pages are filled with between the words.

@@ -44,6 +44,7 @@ fn soiled<O: Hooks>(model: &Model<O>) -> Vec<Live> {
         .iter()
         .map(|&size| {
             let live = model.allocate(layout(size, 64), false, quiet).expect("memory is not short");
+            model.os().expect_touches(live.p, size);
             soil(live.p, size);
             live
         })
@@ -58,6 +59,7 @@ fn harvest<O: Hooks>(model: &Model<O>, blocks: &mut Vec<Live>) {
         let align = [8, 4096, 2 * MIB][turn % 3];
         let size = sizes[turn % sizes.len()] + turn * 4096;
         let Some(live) = model.allocate(layout(size, align), true, quiet) else { continue };
+        model.os().expect_touches(live.p, size);
         assert_zero(live.p, size, true);
         soil(live.p, size);
         blocks.push(live.soiled());

@@ -138,6 +138,11 @@ impl Fake {
         self.memory().touch(&(addr / GRANULE * GRANULE..addr + len));
     }
 
+    /// Makes resident at once what is about to be touched granule by granule; its content stays.
+    pub(crate) fn populate(&self, addr: usize, len: usize) {
+        self.memory().populate(&(addr..addr + len));
+    }
+
     /// The kernel needs memory: takes every softened granule that `free` says is part of no block. Gives how many
     /// bytes it took. (Which pages have been written since is not seen, hence the question.)
     pub(crate) fn reclaim(&self, mut free: impl FnMut(usize) -> bool) -> usize {
