@@ -46,7 +46,7 @@ fn read_private_inputs(path: Option<&str>) -> io::Result<SecretBuf> {
     }
 }
 
-/// A prover takes the private inputs here, as a slice: `prover.prove(&public, private)`.
+/// A prover takes the private inputs here, as a slice. With a real one: the example of this name in `provers/plonky3`.
 fn prove(private: &[u64]) -> u64 {
     const GOLDILOCKS: u128 = 0xffff_ffff_0000_0001;
     const POINT: u128 = 7;

@@ -53,17 +53,23 @@ impl<O: Os> PageHeap<O> {
             let mut inner = self.enter();
             let Some(span) = inner.claim_closable(&mut below, &self.os) else { return };
             inner.operations += 1;
+            let huge = inner.setup.huge;
             drop(inner);
             let closed = self.os.close(span.start, span.len).is_ok();
+            let plugged = if closed {
+                // A refused advice costs speed alone.
+                let _ = self.os.advise(span.start, span.len, huge);
+                false
+            } else {
+                self.os.plug(span.start, span.len, huge).is_ok()
+            };
             let mut inner = self.reenter();
-            let huge = inner.setup.huge;
             inner.operations -= 1;
             if closed {
                 inner.regions.set_shift(span, 0);
                 inner.opened = inner.opened.saturating_sub(span.len);
-                let _ = self.os.advise(span.start, span.len, huge);
                 inner.settle(span, State::Closed);
-            } else if self.os.plug(span.start, span.len, huge).is_ok() {
+            } else if plugged {
                 inner.regions.set_shift(span, 0);
                 inner.settle(span, State::Zero);
                 return;

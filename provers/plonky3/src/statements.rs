@@ -61,7 +61,7 @@ const CAP_HEIGHT: usize = 3;
 const SEED: u64 = 1;
 
 /// Makes the trace of an AIR for so many rows, with room to grow by so many bits.
-type MakeTrace<A> = fn(&A, Rows, usize) -> RowMajorMatrix<Val>;
+type MakeTrace<A> = Box<dyn Fn(&A, Rows, usize) -> RowMajorMatrix<Val>>;
 
 /// An AIR with what it takes to prove it by the DFT `D`.
 pub(crate) struct Statement<A, D> {
@@ -73,23 +73,39 @@ pub(crate) struct Statement<A, D> {
 }
 
 impl<A, D: Clone> Statement<A, D> {
-    fn new(air: A, dft: D, rows: Rows, trace: MakeTrace<A>) -> Self {
+    fn new(
+        air: A,
+        dft: D,
+        rows: Rows,
+        trace: impl Fn(&A, Rows, usize) -> RowMajorMatrix<Val> + 'static,
+    ) -> Self {
         let sponge = Sponge::new(KeccakF {});
         let val_mmcs = ValMmcs::new(SerializingHasher::new(sponge), Compress::new(sponge), CAP_HEIGHT);
         let fri = FriParameters::new_benchmark_high_arity(ChallengeMmcs::new(val_mmcs.clone()));
         let log_blowup = fri.log_blowup;
         let pcs = Pcs::new(dft, val_mmcs, fri);
         let challenger = Challenger::from_hasher(Vec::new(), Keccak256Hash {});
+        let trace = Box::new(trace);
         Self { config: Config::new(pcs, challenger), air, rows, trace, log_blowup }
     }
 }
 
 /// Makes the Keccak statement: as many Keccak-f permutations as fit into the rows, 24 rows each.
 pub(crate) fn keccak<D: Clone>(rows: Rows, dft: D) -> Statement<KeccakAir, D> {
-    Statement::new(KeccakAir {}, dft, rows, |_, rows, spare_bits| {
+    keccak_of(rows, dft, |rows| {
         let mut rng = SmallRng::seed_from_u64(SEED);
-        let inputs = (0..rows.count() / p3_keccak_air::NUM_ROUNDS).map(|_| rng.random()).collect();
-        p3_keccak_air::generate_trace_rows(inputs, spare_bits)
+        (0..rows.count() / p3_keccak_air::NUM_ROUNDS).map(|_| rng.random()).collect()
+    })
+}
+
+/// Makes the same statement for the states that `inputs` gives, as many as fit into the rows or fewer.
+pub(crate) fn keccak_of<D: Clone>(
+    rows: Rows,
+    dft: D,
+    inputs: impl Fn(Rows) -> Vec<[u64; 25]> + 'static,
+) -> Statement<KeccakAir, D> {
+    Statement::new(KeccakAir {}, dft, rows, move |_, rows, spare_bits| {
+        p3_keccak_air::generate_trace_rows(inputs(rows), spare_bits)
     })
 }
 
