@@ -4,8 +4,22 @@
 //! `const`, four bytes beside its data, never allocates, is not re-entrant, and is released when its guard is
 //! dropped. It does not poison: nothing in this crate unwinds.
 //!
-//! In tests under `--cfg loom` atomics and cells are loom's, which cannot be `const`; what is `static` is left out of
-//! that build, see [`process`] for the rest.
+//! In tests under `--cfg loom` atomics and cells are loom's, which cannot be `const` ([`constant`]); what is `static` is
+//! left out of that build, see [`process`] for the rest.
+
+/// A function that is `const`, but where loom stands in for what it makes: its atomics cannot be.
+macro_rules! constant {
+    ($(#[$meta:meta])* $vis:vis const fn $($rest:tt)*) => {
+        #[cfg(not(all(test, loom)))]
+        $(#[$meta])*
+        $vis const fn $($rest)*
+        #[cfg(all(test, loom))]
+        $(#[$meta])*
+        $vis fn $($rest)*
+    };
+}
+
+pub(crate) use constant;
 
 mod lock;
 

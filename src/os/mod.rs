@@ -12,7 +12,7 @@ use crate::error::Errno;
 use crate::sync::{Park, atomic::AtomicU32};
 
 mod bytes;
-#[cfg(any(proof, all(test, not(loom))))]
+#[cfg(any(test, proof))]
 pub(crate) mod fake;
 pub(crate) mod fork;
 mod linux;
