@@ -58,6 +58,7 @@
     all(test, loom),
     expect(dead_code, unused_imports, reason = "the engine is left out of loom's build")
 )]
+#![cfg_attr(all(proof, not(test)), expect(dead_code, reason = "the drivers use a part of what the tests do"))]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!(
@@ -97,6 +98,12 @@ pub use global::NAlloc;
 pub use secret::{Secret, SecretBuf, SecretPool};
 #[cfg(not(all(test, loom)))]
 pub use stats::{Stats, cached_bytes, release_cache, soften_cache, stats};
+
+/// What drives the engine from outside of tests: a fuzzer and a stress binary. Not part of the published crate.
+#[cfg(any(proof, all(test, not(loom))))]
+pub mod proof {
+    pub use crate::cache::tests::{endless, stress};
+}
 
 /// The code blocks of the README, compiled and run as tests.
 #[cfg(doctest)]

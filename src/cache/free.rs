@@ -1,9 +1,6 @@
 //! Giving blocks back, and giving back what is cached.
 
-#![expect(
-    unsafe_code,
-    reason = "the locks that a fork holds are given back without their guards; freed blocks are looked at"
-)]
+#![expect(unsafe_code, reason = "the locks that a fork holds are given back without their guards")]
 
 use super::shard::FLUSH;
 use super::untouched::Noted;
@@ -139,9 +136,9 @@ impl<O: Os> Cache<O> {
         // What was wiped or filled tells nothing.
         if noted.zeroed && !self.is_careful() && self.zeroing.samples(span.len) {
             let untouched = |page: usize| absent.iter().any(|part| page >= part.start && page < part.end());
-            // SAFETY: the block is the cache's since its owner gave it back, and readable: who protected it has undone
-            // that before, as the contract of `NAlloc` demands.
-            let (hits, seen) = unsafe { sample_pages(span, untouched) };
+            // The block is the cache's since its owner gave it back, and readable: who protected it has undone that
+            // before, as the contract of `NAlloc` demands.
+            let (hits, seen) = sample_pages(self.os(), span, untouched);
             if seen > 0 {
                 self.zeroing.learn_pages(span.len, hits, seen);
             }

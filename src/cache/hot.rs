@@ -66,7 +66,7 @@ impl Hot {
         fits
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, proof))]
     pub(super) const fn tokens(&self) -> usize {
         self.tokens
     }

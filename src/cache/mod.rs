@@ -17,8 +17,8 @@ mod slow;
 mod thin;
 mod untouched;
 
-#[cfg(test)]
-mod tests;
+#[cfg(any(test, proof))]
+pub(crate) mod tests;
 
 pub(crate) use count::Snapshot;
 pub(crate) use grow::Grown;

@@ -181,7 +181,7 @@ impl Stacks {
     }
 
     /// All blocks in the stacks.
-    #[cfg(test)]
+    #[cfg(any(test, proof))]
     pub(super) fn blocks(&self) -> Vec<Span> {
         let of = |class: usize, stack: &Stack| {
             let len = SizeClass::nth(class).len().bytes();

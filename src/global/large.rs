@@ -4,8 +4,6 @@
 //! panics, unwinds or allocates; a `reallocate` that fails leaves the old block as it was.
 //! Never here: which side serves a request, and the `static` engine.
 
-#![expect(unsafe_code, reason = "memory is copied and zeroed")]
-
 use core::alloc::Layout;
 use core::ptr;
 
@@ -71,8 +69,8 @@ impl<O: Os> Cache<O> {
             && let Some((start, turn)) = self.take(class, layout.size())
         {
             let p = pointer(start + Block::colour(turn, layout));
-            // SAFETY: the block is ours until it is handed out, and `size` bytes fit behind the colour (G2).
-            unsafe { p.write_bytes(0, layout.size()) };
+            // The block is ours until it is handed out, and `size` bytes fit behind the colour (G2).
+            self.os().zero(p.addr(), layout.size());
             self.zeroed(layout.size());
             return p;
         }
@@ -80,8 +78,8 @@ impl<O: Os> Cache<O> {
             return ptr::null_mut();
         };
         let p = pointer(handed.start + Block::colour(handed.turn, layout));
-        // SAFETY: as above; what is not in `unclean` reads as zero (H2).
-        let written = unsafe { write_zeros(&handed.unclean, Span::new(p.addr(), layout.size())) };
+        // As above; what is not in `unclean` reads as zero (H2).
+        let written = write_zeros(self.os(), &handed.unclean, Span::new(p.addr(), layout.size()));
         self.zeroed(written);
         p
     }
@@ -157,12 +155,9 @@ impl<O: Os> Cache<O> {
                     Span::between(p.addr(), moved.moved.start),
                     Span::between(moved.moved.end().max(p.addr()), end),
                 ] {
-                    // SAFETY: `part` lies in the old block, which its caller owns and gives up; its place in the
-                    // new block is ours and accessible; the two blocks do not overlap (H1).
-                    unsafe {
-                        pointer(part.start - p.addr() + start)
-                            .copy_from_nonoverlapping(pointer(part.start), part.len);
-                    }
+                    // `part` lies in the old block, which its caller owns and gives up; its place in the new block is
+                    // ours and accessible; the two blocks do not overlap (H1).
+                    self.os().copy(part.start, part.start - p.addr() + start, part.len);
                     self.copied(part.len);
                     if self.wipes() {
                         self.wipe(part.start, part.len);
@@ -174,8 +169,8 @@ impl<O: Os> Cache<O> {
             }
             Grown::Copy(start) => {
                 let to = pointer(start + colour);
-                // SAFETY: as above.
-                unsafe { to.copy_from_nonoverlapping(p, layout.size().min(new.size())) };
+                // As above.
+                self.os().copy(p.addr(), to.addr(), layout.size().min(new.size()));
                 self.copied(layout.size().min(new.size()));
                 if self.wipes() {
                     self.wipe(p.addr(), layout.size());

@@ -13,7 +13,7 @@ mod relocate;
 mod take;
 mod tree;
 mod trim;
-#[cfg(test)]
+#[cfg(any(test, proof))]
 mod walk;
 
 pub(crate) use pieces::{Fit, Span};

@@ -11,7 +11,8 @@
 use crate::error::Errno;
 use crate::sync::{Park, atomic::AtomicU32};
 
-#[cfg(all(test, not(loom)))]
+mod bytes;
+#[cfg(any(proof, all(test, not(loom))))]
 pub(crate) mod fake;
 pub(crate) mod fork;
 mod linux;
@@ -166,6 +167,23 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// is forgotten.
     fn wipe(&self, addr: usize, len: usize) {
         linux::wipe(addr, len);
+    }
+
+    /// Writes zeros over a range that is ours, of any length.
+    #[inline]
+    fn zero(&self, addr: usize, len: usize) {
+        bytes::zero(addr, len);
+    }
+
+    /// Copies `len` bytes from one range of ours to another, of any length. They do not overlap.
+    #[inline]
+    fn copy(&self, from: usize, to: usize, len: usize) {
+        bytes::copy(from, to, len);
+    }
+
+    /// Whether the granule at `addr`, which is ours, reads as zero. Makes it resident.
+    fn is_zero(&self, addr: usize) -> bool {
+        bytes::is_zero(addr)
     }
 
     /// How many bytes of the range are resident now, or `None` where the kernel does not tell. A hint about

@@ -5,8 +5,9 @@
 
 use std::alloc::Layout;
 
+use super::draw::drawn;
 use super::model::{Live, Model};
-use super::ops::{Op, drawn, finish, one};
+use super::ops::{Op, finish, one};
 use super::pattern::mix;
 use super::{fake, times};
 use crate::cache::STACKS_SHARE;

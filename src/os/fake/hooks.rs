@@ -162,6 +162,26 @@ impl Fake {
     }
 }
 
+/// Content that is kept in short.
+impl Fake {
+    /// Whether it is.
+    pub(crate) fn is_in_short(&self) -> bool {
+        self.memory().cells().is_some()
+    }
+
+    /// Writes a pattern over the granules that begin in a range.
+    pub(crate) fn sow(&self, addr: usize, len: usize, seed: u64) {
+        if let Some(cells) = self.memory().cells() {
+            cells.sow(&(addr..addr + len), seed);
+        }
+    }
+
+    /// Finds the first granule of a range that does not hold what was sown.
+    pub(crate) fn find_other(&self, addr: usize, len: usize, seed: u64) -> Option<usize> {
+        self.memory().cells()?.find_other(&(addr..addr + len), seed)
+    }
+}
+
 /// Questions.
 impl Fake {
     /// How often a call was made, failed or not.
