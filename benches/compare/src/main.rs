@@ -140,17 +140,18 @@ fn run(options: &Run) -> Result<(), Error> {
     let Chosen { patterns, peers, settings } = chosen(options)?;
     let record = compare::compare(&patterns, &peers, settings)?;
     let all = options.pattern.is_empty() && options.allocator.is_empty() && !options.quick;
-    let name = options.record.clone().or_else(|| all.then(|| fresh_name(&date())));
-    if let Some(name) = name {
-        let folder = records().join(&name);
-        let record = if folder.exists() { Record::read(&folder)?.joined(record) } else { record.clone() };
-        record.write(&folder)?;
-        eprintln!("written: {}", folder.display());
-    }
     if all {
         print!("{}", tables::overview(&report::measured(&record, &patterns)));
     }
-    if options.quick && record.about.iter().any(|line| line.starts_with("failed")) {
+    let failed = record.about.iter().any(|line| line.starts_with("failed"));
+    let name = options.record.clone().or_else(|| all.then(|| fresh_name(&date())));
+    if let Some(name) = name {
+        let folder = records().join(&name);
+        let record = if folder.exists() { Record::read(&folder)?.joined(record) } else { record };
+        record.write(&folder)?;
+        eprintln!("written: {}", folder.display());
+    }
+    if options.quick && failed {
         return Err(Error::new("a pattern failed"));
     }
     Ok(())
