@@ -82,6 +82,8 @@ mod limits;
 #[cfg(not(all(test, loom)))]
 mod misuse;
 mod os;
+#[cfg(not(all(test, loom)))]
+mod phases;
 pub mod secret;
 #[cfg(not(all(test, loom)))]
 mod stats;
@@ -94,6 +96,11 @@ pub use config::{Config, Moves, Thp};
 pub use error::MapFailed;
 #[cfg(not(all(test, loom)))]
 pub use global::NAlloc;
+#[cfg(not(all(test, loom)))]
+pub use phases::{
+    Phase, PhaseGuard, PhaseReport, Phases, Trim, begin_phase, begin_phase_named, end_phase, phase,
+    phase_named, phases,
+};
 pub use secret::{Secret, SecretBuf, SecretPool};
 #[cfg(not(all(test, loom)))]
 pub use stats::{Stats, cached_bytes, release_cache, soften_cache, stats};

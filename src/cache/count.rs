@@ -95,7 +95,7 @@ impl<O: Os> Cache<O> {
     }
 
     /// Bytes requested and not yet freed.
-    pub(super) fn live(&self) -> u64 {
+    pub(crate) fn live(&self) -> u64 {
         // Each shard's figure wraps: blocks are freed through other shards than they were taken from.
         let sum = self.shards().iter().fold(self.tally.live_in_fork.load(Ordering::Relaxed), |sum, s| {
             sum.wrapping_add(s.counts.live.load(Ordering::Relaxed))

@@ -41,6 +41,9 @@ impl<O: Os> Cache<O> {
             }
             None => add(&self.tally.live_in_fork, more),
         }
+        if new > old {
+            self.note_peaks();
+        }
     }
 
     /// Makes a block shorter in place; its end goes back to the heap. `false` if that cannot be booked, and

@@ -12,6 +12,7 @@ mod free;
 mod grow;
 mod hot;
 mod keeper;
+mod peaks;
 mod shard;
 mod slow;
 mod thin;
@@ -22,6 +23,7 @@ mod tests;
 
 pub(crate) use count::Snapshot;
 pub(crate) use grow::Grown;
+pub(crate) use peaks::PLACES;
 
 use core::cell::Cell;
 
@@ -37,6 +39,7 @@ use crate::sync::{
 use crate::zeroing::Zeroing;
 use count::Tally;
 use keeper::Keeper;
+use peaks::Peaks;
 use shard::Shard;
 use untouched::Untouched;
 
@@ -118,6 +121,7 @@ pub(crate) struct Cache<O: Os> {
     zeroing: Zeroing,
     host: Lock<Host>,
     tally: Tally,
+    peaks: Peaks,
     keeper: Keeper,
     /// Address space to set aside at first, at least, in bytes.
     reserve_min: usize,
@@ -154,6 +158,7 @@ impl<O: Os> Cache<O> {
             zeroing: Zeroing::new(),
             host: Lock::new(Host { started: false }),
             tally: Tally::new(),
+            peaks: Peaks::new(),
             keeper: Keeper::new(start_keeper),
             reserve_min,
         }
@@ -161,6 +166,11 @@ impl<O: Os> Cache<O> {
 
     pub(crate) fn os(&self) -> &O {
         self.heap.os()
+    }
+
+    /// Who watches how high memory stands.
+    pub(crate) fn peaks(&self) -> &Peaks {
+        &self.peaks
     }
 
     /// Whether there are shards: from the start on, but while a thread forks.

@@ -19,6 +19,10 @@ pub(super) const LOOK_AFTER: u64 = 250_000_000;
 /// a quarter of a millisecond, and the next request goes on.
 const SLICE: usize = 64 << 20;
 
+/// Requests from this size on are seen by those who watch peaks, in bytes: adding up what is live costs some nanoseconds
+/// for each shard.
+const NOTED_MIN: usize = 1 << 20;
+
 /// How often a request that the kernel refuses gives up what is cached and tries again.
 const RETRIES: usize = 2;
 
@@ -85,10 +89,21 @@ impl<O: Os> Cache<O> {
         shard::bump(&shard.counts.slow_allocations, 1);
         shard::bump(&shard.counts.live, requested as u64);
         drop(stacks);
+        if requested >= NOTED_MIN {
+            self.note_peaks();
+        }
         if tick {
             self.tick_slow(requested.max(TICK));
         }
         turn
+    }
+
+    /// Tells those who watch what is live now, if anybody does.
+    #[inline]
+    pub(super) fn note_peaks(&self) {
+        if self.peaks.is_watched() {
+            self.peaks.note(self.live(), 0);
+        }
     }
 
     /// Looks for a run everywhere. Only its leading `reach` bytes are worth resident memory from elsewhere.
@@ -243,6 +258,9 @@ impl<O: Os> Cache<O> {
     #[cold]
     pub(super) fn tick_slow(&self, bytes: usize) {
         self.tally.live_peak.fetch_max(self.live(), Ordering::Relaxed);
+        if self.peaks.is_watched() {
+            self.peaks.note(self.live(), self.os().resident_in_all().unwrap_or(0) as u64);
+        }
         self.keeper.see_to();
         self.keeper.wake(self.os());
         // Relaxed: whoever is a moment late looks once more.

@@ -18,10 +18,12 @@ mod room;
 mod strain;
 pub(super) mod sys;
 mod text;
+mod usage;
 mod vma;
 
 pub(crate) use hooks::{at_fork, keep_small_top, start_thread};
 pub(crate) use limits::{Limit, overcommit_mode};
+pub(crate) use usage::Usage;
 
 use sys::{KeepErrno, errno, outcome, ptr};
 
@@ -314,6 +316,11 @@ impl Os for Linux {
     fn anonymous(&self) -> Option<usize> {
         let _keep = KeepErrno::new();
         InUse::Resident.bytes()?.checked_sub(InUse::Shared.bytes()?)
+    }
+
+    fn resident_in_all(&self) -> Option<usize> {
+        let _keep = KeepErrno::new();
+        InUse::Resident.bytes()
     }
 
     fn now(&self) -> u64 {

@@ -20,7 +20,7 @@ pub(crate) mod private;
 mod settings;
 
 pub(crate) use linux::{
-    InUse, Limit, Linux, at_fork, die, huge_page_bytes, keep_small_top, overcommit_mode, start_thread,
+    InUse, Limit, Linux, Usage, at_fork, die, huge_page_bytes, keep_small_top, overcommit_mode, start_thread,
 };
 pub(crate) use obstacle::{Asked, refused, why_not_mapped};
 #[cfg(test)]
@@ -182,6 +182,12 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// How many bytes of the process are in memory and in no file, all mappings together; `None` where nobody tells.
     /// Reads a file: three microseconds.
     fn anonymous(&self) -> Option<usize>;
+
+    /// How many bytes of the process are in memory, all mappings together; `None` where nobody tells. Reads a file: five
+    /// microseconds.
+    fn resident_in_all(&self) -> Option<usize> {
+        None
+    }
 
     /// Nanoseconds of a clock that never goes back.
     fn now(&self) -> u64;
