@@ -84,6 +84,8 @@ mod misuse;
 mod os;
 #[cfg(not(all(test, loom)))]
 mod phases;
+#[cfg(not(all(test, loom)))]
+mod prefault;
 pub mod secret;
 #[cfg(not(all(test, loom)))]
 mod stats;
@@ -101,6 +103,8 @@ pub use phases::{
     Phase, PhaseGuard, PhaseReport, Phases, Trim, begin_phase, begin_phase_named, end_phase, phase,
     phase_named, phases,
 };
+#[cfg(not(all(test, loom)))]
+pub use prefault::{prefault, prefault_with};
 pub use secret::{Secret, SecretBuf, SecretPool};
 #[cfg(not(all(test, loom)))]
 pub use stats::{Stats, cached_bytes, release_cache, soften_cache, stats};

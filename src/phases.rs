@@ -83,6 +83,20 @@ impl Phase {
         self
     }
 
+    /// Faults in, on all CPUs, what the last phase of this name needed beyond what is live and cached now, as
+    /// [`prefault`](crate::prefault) does, within the same bounds. Gives the bytes; 0 if no phase of this name has ended.
+    ///
+    /// For a first proof after a pause or a [`release_cache`](crate::release_cache).
+    pub fn prefault(self) -> usize {
+        let needed = table::line(self.line).live_last().saturating_sub(ENGINE.live());
+        let needed = usize::try_from(needed).unwrap_or(usize::MAX);
+        if needed <= ENGINE.cached_bytes() {
+            return 0;
+        }
+        // Blocks are rounded up, by an eighth at most and by less on average.
+        crate::prefault::prefault(needed.saturating_add(needed / 16))
+    }
+
     /// What was measured of the phases of this name so far.
     #[must_use]
     pub fn report(self) -> PhaseReport {

@@ -184,6 +184,7 @@ impl fmt::Display for Stats {
         }
         writeln!(f, "work so far (MiB; times)")?;
         line(f, "faulted in by the kernel, at most", format_args!("{:.1}", mib(s.fresh)))?;
+        line(f, "faulted in ahead of need", format_args!("{:.1}", mib(s.ahead)))?;
         line(f, "moved", format_args!("{:.1}", mib(s.books.moved)))?;
         line(f, "zeroed by writing", format_args!("{:.1}", mib(s.zeroed_here)))?;
         line(f, "zeroed by the kernel, at most", format_args!("{:.1}", mib(s.zeroed_by_kernel)))?;

@@ -15,7 +15,7 @@ const LAYERS: [&[&str]; 9] = [
     &["zeroing", "limits"],
     &["cache"],
     &["global", "arena", "secret"],
-    &["stats"],
+    &["stats", "prefault"],
     &["phases"],
 ];
 

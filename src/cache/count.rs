@@ -14,6 +14,8 @@ pub(super) struct Tally {
     /// Of those, served in small pages.
     pub(super) thin: AtomicU64,
     pub(super) fresh: AtomicU64,
+    /// Bytes taken to be faulted in ahead of need.
+    pub(super) ahead: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) grown_in_place: AtomicU64,
     pub(super) grown_by_moving: AtomicU64,
@@ -36,6 +38,7 @@ impl Tally {
             misses: AtomicU64::new(0),
             thin: AtomicU64::new(0),
             fresh: AtomicU64::new(0),
+            ahead: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             grown_in_place: AtomicU64::new(0),
             grown_by_moving: AtomicU64::new(0),
@@ -69,6 +72,7 @@ pub(crate) struct Snapshot {
     pub(crate) misses: u64,
     pub(crate) thin: u64,
     pub(crate) fresh: u64,
+    pub(crate) ahead: u64,
     pub(crate) refused: u64,
     pub(crate) grown_in_place: u64,
     pub(crate) grown_by_moving: u64,
@@ -133,6 +137,7 @@ impl<O: Os> Cache<O> {
             misses: get(&self.tally.misses),
             thin: get(&self.tally.thin),
             fresh: get(&self.tally.fresh),
+            ahead: get(&self.tally.ahead),
             refused: get(&self.tally.refused),
             grown_in_place: get(&self.tally.grown_in_place),
             grown_by_moving: get(&self.tally.grown_by_moving),

@@ -6,6 +6,7 @@
 
 #![expect(unsafe_code, reason = "the shards live in memory mapped by the os layer")]
 
+mod ahead;
 mod careful;
 mod count;
 mod free;

@@ -5,6 +5,7 @@
 //!
 //! `ZK_NALLOC_TEST_TIMES=n` draws n times as much; unset, all of it takes about a minute where nothing is optimised.
 
+mod ahead;
 mod careful;
 mod edges;
 mod failures;

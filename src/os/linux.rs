@@ -181,6 +181,11 @@ impl Os for Linux {
         room::scarcest(reserved)
     }
 
+    fn spare(&self, reserved: usize, share: usize) -> Option<usize> {
+        let _keep = KeepErrno::new();
+        room::spare(reserved, share)
+    }
+
     fn strain(&self) -> Strain {
         let _keep = KeepErrno::new();
         strain::now()
@@ -272,6 +277,18 @@ impl Os for Linux {
             Huge::Advise => Self::madvise(addr, len, libc::MADV_HUGEPAGE),
             Huge::Forbid => Self::madvise(addr, len, libc::MADV_NOHUGEPAGE),
             Huge::Leave => Ok(()),
+        }
+    }
+
+    fn populate(&self, addr: usize, len: usize) -> Outcome {
+        let _keep = KeepErrno::new();
+        // Linux 5.14: a third of what the traps cost that touching each page takes.
+        match Self::madvise(addr, len, libc::MADV_POPULATE_WRITE) {
+            Err(Errno(libc::EINVAL)) => {
+                touch(addr, len);
+                Ok(())
+            }
+            result => result,
         }
     }
 
@@ -380,6 +397,15 @@ pub(super) fn wipe(addr: usize, len: usize) {
     // SAFETY: the caller owns the range, which is accessible (O2).
     let bytes = unsafe { core::slice::from_raw_parts_mut(to, len) };
     super::private::wipe(bytes);
+}
+
+/// Writes a zero to every granule of a range that its caller owns, and whose content nobody needs.
+pub(super) fn touch(addr: usize, len: usize) {
+    for at in (addr..addr + len).step_by(super::GRANULE) {
+        let byte: *mut u8 = core::ptr::with_exposed_provenance_mut(at);
+        // SAFETY: the caller owns the range, which is accessible, and has no reference into it (O2).
+        unsafe { byte.write_volatile(0) };
+    }
 }
 
 /// Bytes of huge pages in this process (`AnonHugePages` of `/proc/self/smaps_rollup`).

@@ -112,6 +112,12 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// and hold nothing. Reads files: a quarter of a millisecond.
     fn room(&self, reserved: usize) -> Option<Room>;
 
+    /// How many bytes may be used before any limit has less left than one part in `share` of it; `None` where nobody
+    /// tells. `reserved` and the cost are as for [`Os::room`].
+    fn spare(&self, reserved: usize, share: usize) -> Option<usize> {
+        self.room(reserved).map(|room| room.left.saturating_sub(room.limit / share))
+    }
+
     /// Says how hard the kernel works for memory. Reads files: a quarter of a millisecond.
     fn strain(&self) -> Strain;
 
@@ -166,6 +172,13 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// is forgotten.
     fn wipe(&self, addr: usize, len: usize) {
         linux::wipe(addr, len);
+    }
+
+    /// Makes a range of whole granules resident that is ours, accessible, and whose content nobody needs: it may hold
+    /// anything afterwards, but for ranges that read as zero, which still do. An error means that there is no memory for some of it.
+    fn populate(&self, addr: usize, len: usize) -> Outcome {
+        linux::touch(addr, len);
+        Ok(())
     }
 
     /// How many bytes of the range are resident now, or `None` where the kernel does not tell. A hint about

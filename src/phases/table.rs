@@ -101,6 +101,11 @@ impl Line {
         self.resident_max.fetch_max(resident, Ordering::Relaxed);
     }
 
+    /// What was live at most in the last repetition, in bytes.
+    pub(super) fn live_last(&self) -> u64 {
+        self.live_last.load(Ordering::Relaxed)
+    }
+
     pub(super) fn report(&self) -> super::PhaseReport {
         let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
         super::PhaseReport {

@@ -102,6 +102,9 @@ fn start(task: &Task, allocator: Choice, settings: &Settings) -> Result<Child, E
     if settings.stats {
         command.arg("--stats");
     }
+    if settings.prefault > 0 {
+        command.args(["--prefault", &settings.prefault.to_string()]);
+    }
     command
         .env(VARIABLE, allocator.name())
         .stdin(Stdio::null())
