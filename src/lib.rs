@@ -30,6 +30,7 @@
 //! - `allocator-api2`: `&Arena` as an `Allocator` of that crate, so that `Vec<T, &Arena>` and hashbrown's maps work on
 //!   a stable compiler.
 //! - `nightly`: the same for the unstable trait of the standard library.
+//! - `serde`: `Serialize` for [`Stats`], [`Sizes`], [`Footprint`] and [`PhaseReport`].
 //! - `subtle`, `zeroize`: the traits of these crates for the secret types.
 //!
 //! # Environment variables
@@ -107,7 +108,7 @@ pub use phases::{
 pub use prefault::{prefault, prefault_with};
 pub use secret::{Secret, SecretBuf, SecretPool};
 #[cfg(not(all(test, loom)))]
-pub use stats::{Stats, cached_bytes, release_cache, soften_cache, stats};
+pub use stats::{Footprint, SizeStats, Sizes, Stats, cached_bytes, release_cache, soften_cache, stats};
 
 /// The code blocks of the README, compiled and run as tests.
 #[cfg(doctest)]

@@ -66,10 +66,10 @@ impl<O: Os> Cache<O> {
                 run
             }
         };
-        let turn = self.count_taken(requested);
-        if way != Way::Written {
-            add(&self.tally.zeroed_by_kernel, requested as u64);
+        if matches!(run.found, Found::Fresh(_)) {
+            add(&self.tally.missed_by_size[shard::size_line(requested)], 1);
         }
+        let turn = self.count_taken(requested);
         Some(Handed { start: run.span.start, unclean: run.unclean, turn })
     }
 
@@ -85,12 +85,16 @@ impl<O: Os> Cache<O> {
         let Some(shard) = self.shard_slow() else {
             // Another thread has begun to fork meanwhile.
             add(&self.tally.allocations_in_fork, 1);
+            add(&self.tally.allocated_in_fork, requested as u64);
             add(&self.tally.live_in_fork, requested as u64);
             return 0;
         };
         let mut stacks = shard.lock(self.os());
         let (turn, tick) = stacks.count(requested);
         shard::bump(&shard.counts.slow_allocations, 1);
+        let by_size = &shard.counts.by_size[shard::size_line(requested)];
+        shard::bump(&by_size.requests, 1);
+        shard::bump(&by_size.bytes, requested as u64);
         shard::bump(&shard.counts.live, requested as u64);
         drop(stacks);
         if requested >= NOTED_MIN {

@@ -73,7 +73,7 @@ impl<O: Os> Cache<O> {
             let p = pointer(start + Block::colour(turn, layout));
             // SAFETY: the block is ours until it is handed out, and `size` bytes fit behind the colour (G2).
             unsafe { p.write_bytes(0, layout.size()) };
-            self.zeroed(layout.size());
+            self.zeroed(layout.size(), layout.size());
             return p;
         }
         let Some(handed) = self.allocate_slow(block, layout, true, config, on_start) else {
@@ -82,7 +82,7 @@ impl<O: Os> Cache<O> {
         let p = pointer(handed.start + Block::colour(handed.turn, layout));
         // SAFETY: as above; what is not in `unclean` reads as zero (H2).
         let written = unsafe { write_zeros(&handed.unclean, Span::new(p.addr(), layout.size())) };
-        self.zeroed(written);
+        self.zeroed(layout.size(), written);
         p
     }
 
@@ -177,6 +177,7 @@ impl<O: Os> Cache<O> {
                 // SAFETY: as above.
                 unsafe { to.copy_from_nonoverlapping(p, layout.size().min(new.size())) };
                 self.copied(layout.size().min(new.size()));
+                self.copied_whole();
                 if self.wipes() {
                     self.wipe(p.addr(), layout.size());
                 }

@@ -15,6 +15,7 @@ mod limits;
 mod path;
 mod probe;
 mod room;
+mod smaps;
 mod strain;
 pub(super) mod sys;
 mod text;
@@ -23,6 +24,7 @@ mod vma;
 
 pub(crate) use hooks::{at_fork, keep_small_top, start_thread};
 pub(crate) use limits::{Limit, overcommit_mode};
+pub(crate) use smaps::mappings;
 pub(crate) use usage::Usage;
 
 use sys::{KeepErrno, errno, outcome, ptr};

@@ -10,15 +10,23 @@ use super::table;
 /// Times and faults are those of the whole process while the phase was open, whatever thread did it: of phases that are
 /// open at the same time, each is charged with all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PhaseReport {
     pub(super) name: &'static str,
     pub(super) count: u64,
+    #[cfg_attr(feature = "serde", serde(rename = "wall_ns"))]
     pub(super) wall: u64,
+    #[cfg_attr(feature = "serde", serde(rename = "longest_ns"))]
     pub(super) wall_max: u64,
+    #[cfg_attr(feature = "serde", serde(rename = "kernel_ns"))]
     pub(super) kernel: u64,
+    #[cfg_attr(feature = "serde", serde(rename = "faults"))]
     pub(super) minor: u64,
+    #[cfg_attr(feature = "serde", serde(rename = "major_faults"))]
     pub(super) major: u64,
+    #[cfg_attr(feature = "serde", serde(rename = "peak_live_bytes"))]
     pub(super) live: u64,
+    #[cfg_attr(feature = "serde", serde(rename = "peak_resident_bytes"))]
     pub(super) resident: u64,
 }
 
