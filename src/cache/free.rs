@@ -145,7 +145,10 @@ impl<O: Os> Cache<O> {
         }
         match noted {
             Noted { fresh: false, .. } => {}
-            Noted { zeroed: true, .. } => self.zeroing.learn_chunks(span.len, scan.resident, scan.seen),
+            Noted { zeroed: true, .. } => {
+                self.zeroing.learn_chunks(span.len, scan.resident, scan.seen);
+                add(&self.tally.zeroed_not, scan.seen.saturating_sub(scan.resident) as u64);
+            }
             Noted { .. } => {
                 let end =
                     absent.last().filter(|last| last.end() == scan.end).map_or(span.end(), |last| last.start);
@@ -185,6 +188,10 @@ impl<O: Os> Cache<O> {
 
     /// Keeps the ceiling, where there is one, with `dirty` bytes free and resident.
     pub(super) fn given(&self, dirty: usize) {
+        // Relaxed: a statistic; most calls raise nothing, and need not own the line.
+        if dirty as u64 > self.tally.cached_peak.load(Ordering::Relaxed) {
+            self.tally.cached_peak.fetch_max(dirty as u64, Ordering::Relaxed);
+        }
         // Relaxed: set once, before the shards were published.
         let dirty_max = self.dirty_max.load(Ordering::Relaxed);
         if dirty > dirty_max {

@@ -114,6 +114,7 @@ impl<O: Os> Cache<O> {
         stacks.note_hot(old.rest().len, run.len, &shard.counts);
         let start = stacks.cut(class, &shard.counts);
         drop(stacks);
+        self.note_peaks();
         self.give_hot(old);
         if start.is_some() {
             add(&self.tally.runs, 1);

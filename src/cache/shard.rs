@@ -34,6 +34,8 @@ pub(super) struct Stacks {
     turn: usize,
     /// Bytes that may be allocated before the limits are told.
     until_tick: usize,
+    /// Bytes allocated up to the last time they were.
+    told: u64,
 }
 
 /// What is counted in a shard. Written under its lock by whoever holds it, so plain stores suffice; read by
@@ -49,8 +51,26 @@ pub(super) struct Counts {
     pub(super) live: AtomicU64,
     /// Bytes in the stacks and free in the hot run.
     pub(super) stacked: AtomicUsize,
+    /// The requests that its stacks did not serve, by size.
+    pub(super) by_size: [BySize; SIZES],
     /// Which stacks are not empty, a bit a class.
     pub(super) filled: [AtomicU64; SizeClass::COUNT.div_ceil(64)],
+}
+
+/// Sizes that are told apart: under 64 KiB, doublings from there up to 16 GiB, and all above.
+pub(crate) const SIZES: usize = 20;
+
+/// The number of a size's line.
+pub(crate) const fn size_line(bytes: usize) -> usize {
+    let line = (bytes | 1).ilog2().saturating_sub(15) as usize;
+    if line < SIZES { line } else { SIZES - 1 }
+}
+
+/// What is counted of the requests of a size.
+#[derive(Default)]
+pub(super) struct BySize {
+    pub(super) requests: AtomicU64,
+    pub(super) bytes: AtomicU64,
 }
 
 /// Two cache lines apart: processors fetch lines in pairs.
@@ -69,6 +89,7 @@ impl Shard {
             bytes: 0,
             turn: 0,
             until_tick: TICK,
+            told: 0,
         };
         Self { stacks: Latch::new(stacks), counts: Counts::default() }
     }
@@ -117,10 +138,16 @@ impl Stacks {
                 (self.turn, false)
             }
             None => {
+                self.told += (TICK - self.until_tick + bytes) as u64;
                 self.until_tick = TICK;
                 (self.turn, true)
             }
         }
+    }
+
+    /// Bytes that requests served through this shard have asked for so far.
+    pub(super) const fn allocated(&self) -> u64 {
+        self.told + (TICK - self.until_tick) as u64
     }
 
     /// Notes that `less` bytes left the free part of the hot run, and `more` came.

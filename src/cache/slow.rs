@@ -23,6 +23,10 @@ const MEASURE_AFTER: u64 = 2_000_000;
 /// a quarter of a millisecond, and the next request goes on.
 const SLICE: usize = 64 << 20;
 
+/// Requests from this size on are seen by those who watch peaks, in bytes: adding up what is live costs some nanoseconds
+/// for each shard.
+const NOTED_MIN: usize = 1 << 20;
+
 /// How often a request that the kernel refuses gives up what is cached and tries again.
 const RETRIES: usize = 2;
 
@@ -62,10 +66,10 @@ impl<O: Os> Cache<O> {
                 run
             }
         };
-        let turn = self.count_taken(requested);
-        if way != Way::Written {
-            add(&self.tally.zeroed_by_kernel, requested as u64);
+        if matches!(run.found, Found::Fresh(_)) {
+            add(&self.tally.missed_by_size[shard::size_line(requested)], 1);
         }
+        let turn = self.count_taken(requested);
         Some(Handed { start: run.span.start, unclean: run.unclean, turn })
     }
 
@@ -81,18 +85,33 @@ impl<O: Os> Cache<O> {
         let Some(shard) = self.shard_slow() else {
             // Another thread has begun to fork meanwhile.
             add(&self.tally.allocations_in_fork, 1);
+            add(&self.tally.allocated_in_fork, requested as u64);
             add(&self.tally.live_in_fork, requested as u64);
             return 0;
         };
         let mut stacks = shard.lock(self.os());
         let (turn, tick) = stacks.count(requested);
         shard::bump(&shard.counts.slow_allocations, 1);
+        let by_size = &shard.counts.by_size[shard::size_line(requested)];
+        shard::bump(&by_size.requests, 1);
+        shard::bump(&by_size.bytes, requested as u64);
         shard::bump(&shard.counts.live, requested as u64);
         drop(stacks);
+        if requested >= NOTED_MIN {
+            self.note_peaks();
+        }
         if tick {
             self.tick_slow(requested.max(TICK));
         }
         turn
+    }
+
+    /// Tells those who watch what is live now, if anybody does.
+    #[inline]
+    pub(super) fn note_peaks(&self) {
+        if self.peaks.is_watched() {
+            self.peaks.note(self.live(), 0);
+        }
     }
 
     /// Looks for a run everywhere. Only its leading `reach` bytes are worth resident memory from elsewhere.
@@ -247,6 +266,9 @@ impl<O: Os> Cache<O> {
     #[cold]
     pub(super) fn tick_slow(&self, bytes: usize) {
         self.tally.live_peak.fetch_max(self.live(), Ordering::Relaxed);
+        if self.peaks.is_watched() {
+            self.peaks.note(self.live(), self.os().resident_in_all().unwrap_or(0) as u64);
+        }
         self.keeper.see_to();
         self.keeper.wake(self.os());
         let now = self.os().now();

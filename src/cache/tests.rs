@@ -9,6 +9,8 @@
 //! built as tests.
 
 #[cfg(test)]
+mod ahead;
+#[cfg(test)]
 mod careful;
 #[cfg(test)]
 mod draw;

@@ -42,6 +42,7 @@ impl<O: Os> Cache<O> {
             && let Some(resident) = self.os().resident(span.start, span.len)
         {
             self.zeroing.learn_thin(span.len, resident);
+            add(&self.tally.zeroed_not, span.len.saturating_sub(resident) as u64);
         }
         self.thin.give_purged(span, 0);
     }

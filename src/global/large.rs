@@ -71,7 +71,7 @@ impl<O: Os> Cache<O> {
             let p = pointer(start + Block::colour(turn, layout));
             // The block is ours until it is handed out, and `size` bytes fit behind the colour (G2).
             self.os().zero(p.addr(), layout.size());
-            self.zeroed(layout.size());
+            self.zeroed(layout.size(), layout.size());
             return p;
         }
         let Some(handed) = self.allocate_slow(block, layout, true, config, on_start) else {
@@ -80,7 +80,7 @@ impl<O: Os> Cache<O> {
         let p = pointer(handed.start + Block::colour(handed.turn, layout));
         // As above; what is not in `unclean` reads as zero (H2).
         let written = write_zeros(self.os(), &handed.unclean, Span::new(p.addr(), layout.size()));
-        self.zeroed(written);
+        self.zeroed(layout.size(), written);
         p
     }
 
@@ -172,6 +172,7 @@ impl<O: Os> Cache<O> {
                 // As above.
                 self.os().copy(p.addr(), to.addr(), layout.size().min(new.size()));
                 self.copied(layout.size().min(new.size()));
+                self.copied_whole();
                 if self.wipes() {
                     self.wipe(p.addr(), layout.size());
                 }

@@ -56,6 +56,10 @@ pub fn serve<P: Prover>(
         .build_global()
         .map_err(|cause| Error::doing("starting the worker threads", cause))?;
     let prover = prepare();
+    if choice == Choice::NAlloc && settings.prefault > 0 {
+        let bytes = zk_nalloc::prefault(settings.prefault << 20);
+        eprintln!("faulted in before the first proof: {} MiB", bytes >> 20);
+    }
     for round in 0..settings.rounds {
         report(&Event::Proof(one_round(&prover, round)?))?;
     }

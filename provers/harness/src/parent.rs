@@ -143,6 +143,9 @@ fn start(task: &Task, contender: &Contender, settings: &Settings) -> Result<Chil
     if settings.stats {
         command.arg("--stats");
     }
+    if settings.prefault > 0 {
+        command.args(["--prefault", &settings.prefault.to_string()]);
+    }
     command
         .env(VARIABLE, &contender.choice)
         .envs(contender.environment.iter().map(|(name, value)| (name, value)))
