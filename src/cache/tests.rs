@@ -54,9 +54,11 @@ fn fake(space: usize) -> Fake {
     with_little_ram(Fake::new(space))
 }
 
-/// The same with the content of its memory kept in short.
-fn fake_in_short(space: usize) -> Fake {
-    with_little_ram(Fake::in_short(space))
+/// The same with the content of its memory kept in short, at the `nth` of some fixed places.
+fn fake_in_short(space: usize, nth: u64) -> Fake {
+    /// Where no sanitizer has its shadow, and a table of the second level begins.
+    const FIRST: usize = 1 << 45;
+    with_little_ram(Fake::in_short(space, FIRST + (nth as usize % 1024) * (16 << 30)))
 }
 
 fn with_little_ram(os: Fake) -> Fake {

@@ -74,9 +74,10 @@ impl Fake {
         Self::over(Memory::new(len, Self::align(len)))
     }
 
-    /// The same with the content of its memory kept in short, a word for a granule: for what goes through the calls alone.
-    pub(crate) fn in_short(len: usize) -> Self {
-        Self::over(Memory::in_short(len, Self::align(len)))
+    /// The same with the content of its memory kept in short, a word for a granule: for what goes through the calls
+    /// alone. Its addresses start at `start` if they can.
+    pub(crate) fn in_short(len: usize, start: usize) -> Self {
+        Self::over(Memory::in_short(len, Self::align(len), start))
     }
 
     fn align(len: usize) -> usize {

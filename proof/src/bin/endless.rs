@@ -1,13 +1,13 @@
 //! Sequences over the fake kernel in its short form, checked against the model, on every core:
 //! `endless OPERATIONS [THREADS [SEED]]`, as `endless 1e9`.
 //!
-//! Prints what was done. A sequence that fails is named by its seed, and by its letters once they are few.
+//! Prints what was done. A sequence that fails is shrunk and printed as operations.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use zk_nalloc_proof::proof::endless::{Done, from_seed};
+use zk_nalloc_proof::proof::endless::{Done, from_seed, shortest_from_seed};
 
 /// Operations in a sequence: short ones begin anew often, and long ones grow old.
 const LENGTHS: [usize; 4] = [500, 4_000, 4_000, 60_000];
@@ -27,7 +27,10 @@ fn main() {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     let length = LENGTHS[seed as usize % LENGTHS.len()];
                     let done = std::panic::catch_unwind(|| from_seed(seed, length)).unwrap_or_else(|_| {
-                        eprintln!("the sequence of seed {seed}, of about {length} operations");
+                        eprintln!(
+                            "the sequence of seed {seed}, of about {length} operations; the shortest of it:"
+                        );
+                        eprintln!("{}", shortest_from_seed(seed, length));
                         std::process::exit(1);
                     });
                     let mut total = sum();

@@ -149,13 +149,19 @@ impl Fake {
         let mut state = self.state();
         let mut taken = 0;
         for range in state.softened.all().collect::<Vec<_>>() {
-            for granule in range.step_by(GRANULE) {
-                if free(granule) {
-                    let page = granule..granule + GRANULE;
-                    self.memory().drop_pages(&page);
-                    state.softened.remove(&page);
-                    taken += page.len();
+            let mut at = range.start;
+            while at < range.end {
+                // As much as is free in a row.
+                let start = at;
+                while at < range.end && free(at) {
+                    at += GRANULE;
                 }
+                if at > start {
+                    self.memory().drop_pages(&(start..at));
+                    state.softened.remove(&(start..at));
+                    taken += at - start;
+                }
+                at += GRANULE;
             }
         }
         taken

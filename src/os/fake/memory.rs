@@ -25,6 +25,8 @@ pub(super) struct Memory {
     range: Range<usize>,
     /// The content, where it is kept in short: then what the bytes hold is nobody's business.
     cells: Option<Cells>,
+    /// Whether it was mapped at a place of its own.
+    is_mapped: bool,
 }
 
 // SAFETY: an allocation of ours alone; whoever reads or writes it through its address synchronises as with any
@@ -43,16 +45,34 @@ impl Memory {
             handle_alloc_error(layout);
         }
         let start = block.expose_provenance().next_multiple_of(align);
-        let memory = Self { block, layout, range: start..start + len, cells: None };
+        let memory = Self { block, layout, range: start..start + len, cells: None, is_mapped: false };
         memory.without_huge_pages();
         memory
     }
 
-    /// The same with its content kept in short. Real is only what its user maps for its own records.
-    pub(super) fn in_short(len: usize, align: usize) -> Self {
-        let mut memory = Self::new(len, align);
+    /// The same with its content kept in short, at `start` if that is free: what depends on addresses is then the same each
+    /// time. Real is only what its user maps for its own records.
+    pub(super) fn in_short(len: usize, align: usize, start: usize) -> Self {
+        let mut memory = Self::at(len, start).unwrap_or_else(|| Self::new(len, align));
         memory.cells = Some(Cells::new(&memory.range));
         memory
+    }
+
+    /// Maps `len` bytes at `start`, if nothing is there.
+    fn at(len: usize, start: usize) -> Option<Self> {
+        let hint = std::ptr::with_exposed_provenance_mut(start);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        // SAFETY: maps over nothing, whatever the kernel makes of the flags.
+        let block = unsafe { libc::mmap(hint, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        if block == libc::MAP_FAILED {
+            return None;
+        }
+        let layout = Layout::from_size_align(len, PLAIN_ALIGN).ok()?;
+        let range = block.expose_provenance()..block.addr() + len;
+        let memory = Self { block: block.cast(), layout, range, cells: None, is_mapped: true };
+        memory.without_huge_pages();
+        // An old kernel takes the address for a hint.
+        (block.addr() == start).then_some(memory)
     }
 
     pub(super) fn cells(&self) -> Option<&Cells> {
@@ -253,7 +273,13 @@ fn host_page() -> usize {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout, freed once.
-        unsafe { dealloc(self.block, self.layout) };
+        // SAFETY: mapped in `at`, or allocated in `new`, with this layout; given back once.
+        unsafe {
+            if self.is_mapped {
+                libc::munmap(self.block.cast(), self.layout.size());
+            } else {
+                dealloc(self.block, self.layout);
+            }
+        }
     }
 }
