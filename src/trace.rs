@@ -39,6 +39,11 @@ const SAMPLE_EVERY: u64 = 2_000_000;
 /// Samples after which they come half as often: a trace of hours has a few thousand more than one of seconds.
 const SAMPLES: u32 = 4096;
 
+/// Nanoseconds between two looks at how much lies in huge pages, at least; and how many times as long as a look takes:
+/// the kernel walks all memory for it, and faults wait meanwhile.
+const HUGE_EVERY: u64 = 20_000_000;
+const HUGE_SHARE: u64 = 200;
+
 /// How often the end of the process naps (50 microseconds) for threads that are in the middle of an event.
 const NAPS: u32 = 400;
 
@@ -68,6 +73,8 @@ pub(crate) struct Trace {
     phases: AtomicU64,
     last_sample: AtomicU64,
     samples: AtomicU32,
+    /// When huge pages are looked at next.
+    next_huge: AtomicU64,
     header: Constants,
 }
 
@@ -94,6 +101,7 @@ impl Trace {
             phases: AtomicU64::new(0),
             last_sample: AtomicU64::new(0),
             samples: AtomicU32::new(0),
+            next_huge: AtomicU64::new(0),
             header: Constants {
                 page: AtomicUsize::new(0),
                 huge_page: AtomicUsize::new(0),
@@ -247,6 +255,16 @@ impl Trace {
         self.put(os, Event::Held { cached: sample.cached, resident: sample.resident });
         let anonymous = os.anonymous().unwrap_or(0);
         self.put(os, Event::Process { anonymous, faults: os.faults() });
+        let before = self.time(os);
+        // Relaxed: one look more or less is nothing.
+        if before >= self.next_huge.load(Ordering::Relaxed) {
+            if let Some(bytes) = os::huge_page_bytes() {
+                self.put(os, Event::Huge { bytes });
+            }
+            let now = self.time(os);
+            let pause = ((now - before) * HUGE_SHARE).max(HUGE_EVERY);
+            self.next_huge.store(now + pause, Ordering::Relaxed);
+        }
     }
 
     /// Ends the trace, when the process exits: writes out what there is, and how much that was.

@@ -73,7 +73,7 @@ fn played(path: &Path) -> Seen {
                 assert_eq!(seen.live.insert(p, size), None, "handed out twice");
             }
             6 => seen.samples += 1,
-            3 | 7 => {}
+            3 | 7 | 12 => {}
             kind => panic!("an event of kind {kind}"),
         }
         seen.peak = seen.peak.max(seen.live.values().map(|size| size >> 8).sum());

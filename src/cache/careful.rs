@@ -157,7 +157,13 @@ impl<O: Os> Cache<O> {
 
     /// Records what is held, if it is time to.
     fn trace_sample(&self) {
-        if self.trace.wants_sample(self.os()) && self.is_ready() {
+        if self.trace.wants_sample(self.os()) {
+            self.trace_sample_now();
+        }
+    }
+
+    fn trace_sample_now(&self) {
+        if self.is_ready() {
             let books = self.heap.books().plus(self.thin.books());
             let cached = self.stacked() + books.dirty + books.soft;
             let resident = self.heap.out_presumed_resident() + books.dirty + books.soft;
@@ -167,7 +173,8 @@ impl<O: Os> Cache<O> {
 
     /// Ends the trace, if there is one. At the end of the process.
     pub(crate) fn end_trace(&self) {
-        if self.is_traced() {
+        if self.is_traced() && self.trace.is_on() {
+            self.trace_sample_now();
             self.trace.finish(self.os());
         }
     }

@@ -71,6 +71,7 @@ pub(super) enum Event<'a> {
     Name { index: usize, piece: &'a [u8] },
     PhaseEnds { phase: u64 },
     Refused { layout: Layout },
+    Huge { bytes: usize },
 }
 
 /// Size and alignment in one word.
@@ -104,6 +105,7 @@ impl Event<'_> {
             }
             Self::PhaseEnds { phase } => (10, 0, phase, 0),
             Self::Refused { layout } => (11, 0, of(layout), 0),
+            Self::Huge { bytes } => (12, 0, bytes as u64, 0),
         };
         let thread = u64::from(thread.clamp(1, 0xffff));
         [time << 16 | thread, place as u64 & !63 | kind, second, third].map(u64::to_le)
