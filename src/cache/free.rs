@@ -8,7 +8,7 @@
 use super::shard::FLUSH;
 use super::untouched::Noted;
 use super::{Cache, count::add, shard};
-use crate::geometry::{Granules, SizeClass};
+use crate::geometry::{Block, SizeClass};
 use crate::heap::{Span, Unit};
 use crate::os::{CHUNK, Os};
 use crate::sync::{Guard, Nap, atomic::Ordering};
@@ -53,31 +53,31 @@ impl Scan {
 }
 
 impl<O: Os> Cache<O> {
-    /// Takes back a block of `len` at `start`, for which `requested` bytes were asked; 0 where the request lives on in
+    /// Takes back a block at `start`, for which `requested` bytes were asked; 0 where the request lives on in
     /// another block. `false`, and nothing done, where frees take the slow path: [`Cache::give_slowly`].
     #[inline]
-    pub(crate) fn give(&self, start: usize, len: Granules, requested: usize) -> bool {
+    pub(crate) fn give(&self, start: usize, block: Block, requested: usize) -> bool {
         let Some(shard) = self.shard() else { return false };
-        self.give_to(shard, start, len, requested);
+        self.give_to(shard, start, block, requested);
         true
     }
 
     /// Takes back a block in any case.
-    pub(crate) fn give_slowly(&self, start: usize, len: Granules, requested: usize) {
+    pub(crate) fn give_slowly(&self, start: usize, block: Block, requested: usize) {
         match self.shard_slow() {
-            Some(shard) => self.give_to(shard, start, len, requested),
-            None => self.give_while_forking(Span::new(start, len.bytes()), requested),
+            Some(shard) => self.give_to(shard, start, block, requested),
+            None => self.give_while_forking(Span::new(start, block.len.bytes()), requested),
         }
     }
 
     #[inline]
-    fn give_to(&self, shard: &shard::Shard, start: usize, len: Granules, requested: usize) {
+    fn give_to(&self, shard: &shard::Shard, start: usize, block: Block, requested: usize) {
         let mut stacks = shard.lock(self.os());
         shard::bump(&shard.counts.frees, u64::from(requested > 0));
         shard::bump(&shard.counts.live, (requested as u64).wrapping_neg());
-        let Some(class) = SizeClass::of(len) else {
+        let Some(class) = block.class else {
             drop(stacks);
-            return self.give_long(Span::new(start, len.bytes()));
+            return self.give_long(Span::new(start, block.len.bytes()));
         };
         // Relaxed: a limit, published when the shards were.
         let bytes_max = self.shard_bytes_max.load(Ordering::Relaxed);

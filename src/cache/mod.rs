@@ -112,6 +112,8 @@ pub(crate) struct Cache<O: Os> {
     since_look: AtomicUsize,
     /// When that was, in nanoseconds of the clock.
     last_look: AtomicU64,
+    /// When to measure again what the rest of the process holds, by the same clock.
+    next_measure: AtomicU64,
     /// The next thread's shard.
     next: AtomicUsize,
     /// The most that the stacks of one shard hold now, in bytes.
@@ -152,6 +154,7 @@ impl<O: Os> Cache<O> {
             care: AtomicU8::new(0),
             since_look: AtomicUsize::new(0),
             last_look: AtomicU64::new(0),
+            next_measure: AtomicU64::new(0),
             next: AtomicUsize::new(0),
             shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
             dirty_max: AtomicUsize::new(usize::MAX),

@@ -11,7 +11,7 @@ use core::ptr;
 
 use crate::cache::{Cache, Grown, Handed, Started};
 use crate::config::Config;
-use crate::geometry::{Block, SizeClass};
+use crate::geometry::Block;
 use crate::heap::Span;
 use crate::misuse::Deed;
 use crate::os::{GRANULE, Os};
@@ -59,7 +59,7 @@ impl<O: Os> Cache<O> {
             self.trace_taken(p, layout, zeroed, handed.fresh);
             return Some(handed);
         }
-        self.give_slowly(handed.start, block.len, layout.size());
+        self.give_slowly(handed.start, block, layout.size());
         None
     }
 
@@ -68,7 +68,7 @@ impl<O: Os> Cache<O> {
     pub(crate) fn allocate(&self, layout: Layout, config: &Config, on_start: fn(Started)) -> *mut u8 {
         let Some(block) = Block::of(layout) else { return ptr::null_mut() };
         if block.align == GRANULE
-            && let Some(class) = SizeClass::of(block.len)
+            && let Some(class) = block.class
             && let Some((start, turn)) = self.take(class, layout.size())
         {
             return pointer(start + Block::colour(turn, layout));
@@ -83,7 +83,7 @@ impl<O: Os> Cache<O> {
     pub(crate) fn allocate_zeroed(&self, layout: Layout, config: &Config, on_start: fn(Started)) -> *mut u8 {
         let Some(block) = Block::of(layout) else { return ptr::null_mut() };
         if block.align == GRANULE
-            && let Some(class) = SizeClass::of(block.len)
+            && let Some(class) = block.class
             && let Some((start, turn)) = self.take(class, layout.size())
         {
             let p = pointer(start + Block::colour(turn, layout));
@@ -107,7 +107,7 @@ impl<O: Os> Cache<O> {
     pub(crate) fn deallocate(&self, p: *mut u8, layout: Layout) {
         // No large request was ever served without a block.
         let Some(block) = Block::of(layout) else { return };
-        if !self.give(Block::start(p.expose_provenance(), layout), block.len, layout.size()) {
+        if !self.give(Block::start(p.expose_provenance(), layout), block, layout.size()) {
             self.deallocate_slow(p, layout);
         }
     }
@@ -121,7 +121,7 @@ impl<O: Os> Cache<O> {
         if self.wipes() {
             self.wipe(p.addr(), layout.size());
         }
-        self.give_slowly(Block::start(p.addr(), layout), block.len, layout.size());
+        self.give_slowly(Block::start(p.addr(), layout), block, layout.size());
     }
 
     /// Resizes a large block that stays large.
@@ -196,7 +196,7 @@ impl<O: Os> Cache<O> {
                 if self.wipes() {
                     self.wipe(p.addr(), layout.size());
                 }
-                self.give_slowly(span.start, old_block.len, 0);
+                self.give_slowly(span.start, old_block, 0);
                 self.resized(layout.size(), new.size());
                 (to, Outcome::Copied)
             }

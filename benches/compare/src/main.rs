@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use prove_harness::{Error, finish, parse};
+use prove_harness::{Error, Rows, finish, parse};
 use zk_compare::calls;
 use zk_compare::compare::{self, Settings};
 use zk_compare::patterns::Pattern;
 use zk_compare::peers::Peer;
+use zk_compare::provers::{self, Statement};
 use zk_compare::record::Record;
 use zk_compare::{patterns, peers, report, tables};
 
@@ -30,6 +31,17 @@ enum Task {
     List,
     /// Count the system calls about memory of a warm round, with `strace`; the filters stand before this word
     SystemCalls,
+    /// Prove with a real prover under every allocator; `--allocator` before this word chooses some
+    Provers {
+        /// What to prove
+        #[arg(long, value_enum, default_value = "keccak")]
+        statement: Statement,
+        /// Rows, a power of two (may be given more than once)
+        #[arg(long, default_value = "2^14")]
+        rows: Vec<Rows>,
+        #[command(flatten)]
+        settings: prove_harness::Settings,
+    },
     /// Write the tables and plots of a record into the document
     Report {
         /// The folder of the record, of `benches/record` [default: the latest there]
@@ -70,6 +82,9 @@ fn main() -> ExitCode {
     finish(match arguments.command {
         Some(Task::List) => list(),
         Some(Task::SystemCalls) => system_calls(&arguments.run),
+        Some(Task::Provers { statement, rows, settings }) => {
+            provers::compare(statement, &rows, &chosen_peers(&arguments.run), &settings)
+        }
         Some(Task::Report { record }) => report(record),
         None if arguments.run.list => list(),
         None => run(&arguments.run),
@@ -103,12 +118,16 @@ fn chosen(options: &Run) -> Result<Chosen, Error> {
     if patterns.is_empty() {
         return Err(Error::new("no pattern has such a name; --list shows them"));
     }
-    let chosen = |name: &str| options.allocator.is_empty() || options.allocator.iter().any(|n| n == name);
-    let peers = peers::ALL.iter().filter(|peer| chosen(peer.name)).collect();
+    let peers = chosen_peers(options);
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.map_or(cpus, usize::from);
     let settings = Settings { turns: options.turns, threads, quick: options.quick, stats: options.stats };
     Ok(Chosen { patterns, peers, settings })
+}
+
+fn chosen_peers(options: &Run) -> Vec<&'static Peer> {
+    let chosen = |name: &str| options.allocator.is_empty() || options.allocator.iter().any(|n| n == name);
+    peers::ALL.iter().filter(|peer| chosen(peer.name)).collect()
 }
 
 fn system_calls(options: &Run) -> Result<(), Error> {

@@ -219,7 +219,10 @@ impl Os for Fake {
     }
 
     fn anonymous(&self) -> Option<usize> {
-        let beside = self.state().beside?;
+        let mut state = self.state();
+        let _ = state.plans.begin(Call::Anonymous);
+        let beside = state.beside?;
+        drop(state);
         Some(beside + self.resident_bytes())
     }
 
