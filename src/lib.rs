@@ -46,6 +46,7 @@
 //! | `ZK_NALLOC_BACKGROUND` | `1`, `0` | a thread that gives memory up while the process is silent: [`Config::background`] |
 //! | `ZK_NALLOC_CHECKED` | `1`, `0` | whether misuse is looked for: [`Config::checked`] |
 //! | `ZK_NALLOC_WIPE_ON_FREE` | `1`, `0` | whether freed blocks are overwritten: [`Config::wipe_on_free`] |
+//! | `ZK_NALLOC_TRACE` | a path, in which `%p` is the process's number | the file that large requests are recorded in |
 //!
 //! None of them changes what a program computes.
 //!
@@ -92,6 +93,8 @@ pub mod secret;
 #[cfg(not(all(test, loom)))]
 mod stats;
 mod sync;
+#[cfg(not(all(test, loom)))]
+mod trace;
 #[cfg(not(all(test, loom)))]
 mod zeroing;
 

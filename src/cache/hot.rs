@@ -81,7 +81,7 @@ impl<O: Os> Cache<O> {
         if len > HOT_BLOCK_MAX || self.shard_bytes_max.load(Ordering::Relaxed) < 2 * HOT_MAX {
             return None;
         }
-        let shard = self.shard()?;
+        let shard = self.shard_with_run()?;
         let stacks = shard.lock(self.os());
         if stacks.hot.rest().len >= len {
             drop(stacks);

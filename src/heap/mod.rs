@@ -430,6 +430,12 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
+    /// Bytes handed out, less what is expected to stay untouched.
+    pub(crate) fn out_presumed_resident(&self) -> usize {
+        let inner = self.inner.lock(&self.os);
+        inner.out.saturating_sub(inner.absent)
+    }
+
     /// Begins a new window: the highest level is the present one.
     pub(crate) fn begin_window(&self) {
         let mut inner = self.inner.lock(&self.os);

@@ -25,6 +25,16 @@ pub(crate) fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: 
     }
 }
 
+/// Has `run` called when the process exits, by `exit` or by returning from `main`; those registered later come first.
+pub(crate) fn at_exit(run: extern "C" fn()) -> Outcome {
+    let _keep = KeepErrno::new();
+    // SAFETY: the function lives as long as the process, and does not unwind: that aborts in an `extern "C" fn`.
+    match unsafe { libc::atexit(run) } {
+        0 => Ok(()),
+        error => Err(Errno(error)),
+    }
+}
+
 /// Has glibc keep up to `trim_threshold` bytes free at the top of its heap, and take `top_pad` bytes more than it
 /// needs whenever it grows; blocks of C code up to `mmap_threshold` come from that heap. Without it, and without ever seeing a large block freed, it gives back and faults
 /// in again at every 128 KiB. All are cut to what an `int` holds. Does nothing on other C libraries.
