@@ -30,6 +30,7 @@
 //! - `allocator-api2`: `&Arena` as an `Allocator` of that crate, so that `Vec<T, &Arena>` and hashbrown's maps work on
 //!   a stable compiler.
 //! - `nightly`: the same for the unstable trait of the standard library.
+//! - `serde`: `Serialize` for [`Stats`], [`Sizes`], [`Footprint`] and [`PhaseReport`].
 //! - `subtle`, `zeroize`: the traits of these crates for the secret types.
 //!
 //! # Environment variables
@@ -58,6 +59,7 @@
     all(test, loom),
     expect(dead_code, unused_imports, reason = "the engine is left out of loom's build")
 )]
+#![cfg_attr(all(proof, not(test)), expect(dead_code, reason = "the drivers use a part of what the tests do"))]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!(
@@ -82,6 +84,10 @@ mod limits;
 #[cfg(not(all(test, loom)))]
 mod misuse;
 mod os;
+#[cfg(not(all(test, loom)))]
+mod phases;
+#[cfg(not(all(test, loom)))]
+mod prefault;
 pub mod secret;
 #[cfg(not(all(test, loom)))]
 mod stats;
@@ -94,9 +100,22 @@ pub use config::{Config, Moves, Thp};
 pub use error::MapFailed;
 #[cfg(not(all(test, loom)))]
 pub use global::NAlloc;
+#[cfg(not(all(test, loom)))]
+pub use phases::{
+    Phase, PhaseGuard, PhaseReport, Phases, Trim, begin_phase, begin_phase_named, end_phase, phase,
+    phase_named, phases,
+};
+#[cfg(not(all(test, loom)))]
+pub use prefault::{prefault, prefault_with};
 pub use secret::{Secret, SecretBuf, SecretPool};
 #[cfg(not(all(test, loom)))]
-pub use stats::{Stats, cached_bytes, release_cache, soften_cache, stats};
+pub use stats::{Footprint, SizeStats, Sizes, Stats, cached_bytes, release_cache, soften_cache, stats};
+
+/// What drives the engine from outside of tests: a fuzzer and a stress binary. Not part of the published crate.
+#[cfg(any(proof, all(test, not(loom))))]
+pub mod proof {
+    pub use crate::cache::tests::{endless, stress};
+}
 
 /// The code blocks of the README, compiled and run as tests.
 #[cfg(doctest)]

@@ -30,7 +30,7 @@ const TIGHT_SHARE: usize = 4;
 const COMPARED_AFTER: u64 = 100_000_000;
 
 /// The share of a container's or host's memory, as a divisor, that is left to others: 5 %.
-const LEFT_SHARE: usize = 20;
+pub(crate) const LEFT_SHARE: usize = 20;
 
 #[derive(Debug)]
 pub(crate) struct Limits {

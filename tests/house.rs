@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A file imports from its own layer and from those to its left.
-const LAYERS: [&[&str]; 8] = [
+const LAYERS: [&[&str]; 9] = [
     &["error", "invariant", "sync", "config"],
     &["os"],
     &["geometry"],
@@ -15,7 +15,8 @@ const LAYERS: [&[&str]; 8] = [
     &["zeroing", "limits"],
     &["cache"],
     &["global", "arena", "secret"],
-    &["stats"],
+    &["stats", "prefault"],
+    &["phases"],
 ];
 
 /// The one look to the right: who finds an invariant broken writes a line and ends the process, which is a system call.

@@ -66,7 +66,7 @@ impl Hot {
         fits
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, proof))]
     pub(super) const fn tokens(&self) -> usize {
         self.tokens
     }
@@ -92,12 +92,14 @@ impl<O: Os> Cache<O> {
         let live = shard.counts.live.load(Ordering::Relaxed) as i64;
         let drains = live < stacks.bytes() as i64;
         drop(stacks);
-        let mut run = self.heap.take_more(at, HOT_MAX, TOKENS);
-        run = run.or_else(|| self.heap.take_piece(HOT_MAX, TOKENS));
+        // Whole blocks of this length, or each run would end in a piece that the next block does not fit.
+        let most = HOT_MAX / len * len;
+        let mut run = self.heap.take_more(at, most, TOKENS);
+        run = run.or_else(|| self.heap.take_piece(most, TOKENS));
         if run.is_none() && drains {
             // More is kept than is in use, in blocks of other classes; they are what is in this thread's cache.
             self.drain_shard(shard);
-            run = self.heap.take_longest(len, HOT_MAX, TOKENS);
+            run = self.heap.take_longest(len, most, TOKENS);
         }
         let run = run?;
         let mut stacks = shard.lock(self.os());
@@ -112,6 +114,7 @@ impl<O: Os> Cache<O> {
         stacks.note_hot(old.rest().len, run.len, &shard.counts);
         let start = stacks.cut(class, &shard.counts);
         drop(stacks);
+        self.note_peaks();
         self.give_hot(old);
         if start.is_some() {
             add(&self.tally.runs, 1);

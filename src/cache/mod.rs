@@ -6,22 +6,26 @@
 
 #![expect(unsafe_code, reason = "the shards live in memory mapped by the os layer")]
 
+mod ahead;
 mod careful;
 mod count;
 mod free;
 mod grow;
 mod hot;
 mod keeper;
+mod peaks;
 mod shard;
 mod slow;
 mod thin;
 mod untouched;
 
-#[cfg(test)]
-mod tests;
+#[cfg(any(test, proof))]
+pub(crate) mod tests;
 
 pub(crate) use count::Snapshot;
 pub(crate) use grow::Grown;
+pub(crate) use peaks::PLACES;
+pub(crate) use shard::{SIZES, size_line};
 
 use core::cell::Cell;
 
@@ -29,7 +33,7 @@ use crate::config::{Config, Settings};
 use crate::geometry::SizeClass;
 use crate::heap::{Growth, PageHeap, Setup, Unclean};
 use crate::limits::Limits;
-use crate::os::{self, GRANULE, Huge, Os};
+use crate::os::{self, GRANULE, Huge, HugeMode, Os};
 use crate::sync::{
     Lock,
     atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering},
@@ -37,6 +41,7 @@ use crate::sync::{
 use crate::zeroing::Zeroing;
 use count::Tally;
 use keeper::Keeper;
+use peaks::Peaks;
 use shard::Shard;
 use untouched::Untouched;
 
@@ -94,6 +99,8 @@ pub(crate) struct Cache<O: Os> {
     thin: PageHeap<O>,
     /// The kernel's page size in bytes.
     page: AtomicUsize,
+    /// What an allocator that gives everything back would fault in at a time, in bytes; 0 before the start.
+    fault_unit: AtomicUsize,
     /// Null until the first request.
     shards: AtomicPtr<Shard>,
     shard_count: AtomicUsize,
@@ -107,6 +114,8 @@ pub(crate) struct Cache<O: Os> {
     since_look: AtomicUsize,
     /// When that was, in nanoseconds of the clock.
     last_look: AtomicU64,
+    /// When to measure again what the rest of the process holds, by the same clock.
+    next_measure: AtomicU64,
     /// The next thread's shard.
     next: AtomicUsize,
     /// The most that the stacks of one shard hold now, in bytes.
@@ -118,6 +127,7 @@ pub(crate) struct Cache<O: Os> {
     zeroing: Zeroing,
     host: Lock<Host>,
     tally: Tally,
+    peaks: Peaks,
     keeper: Keeper,
     /// Address space to set aside at first, at least, in bytes.
     reserve_min: usize,
@@ -139,6 +149,7 @@ impl<O: Os> Cache<O> {
             heap: PageHeap::new(os),
             thin: PageHeap::new(again),
             page: AtomicUsize::new(0),
+            fault_unit: AtomicUsize::new(0),
             shards: AtomicPtr::new(core::ptr::null_mut()),
             shard_count: AtomicUsize::new(0),
             shards_in_fork: AtomicPtr::new(core::ptr::null_mut()),
@@ -146,6 +157,7 @@ impl<O: Os> Cache<O> {
             care: AtomicU8::new(0),
             since_look: AtomicUsize::new(0),
             last_look: AtomicU64::new(0),
+            next_measure: AtomicU64::new(0),
             next: AtomicUsize::new(0),
             shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
             dirty_max: AtomicUsize::new(usize::MAX),
@@ -154,6 +166,7 @@ impl<O: Os> Cache<O> {
             zeroing: Zeroing::new(),
             host: Lock::new(Host { started: false }),
             tally: Tally::new(),
+            peaks: Peaks::new(),
             keeper: Keeper::new(start_keeper),
             reserve_min,
         }
@@ -161,6 +174,11 @@ impl<O: Os> Cache<O> {
 
     pub(crate) fn os(&self) -> &O {
         self.heap.os()
+    }
+
+    /// Who watches how high memory stands.
+    pub(crate) fn peaks(&self) -> &Peaks {
+        &self.peaks
     }
 
     /// Whether there are shards: from the start on, but while a thread forks.
@@ -209,6 +227,10 @@ impl<O: Os> Cache<O> {
         self.heap.start(setup);
         self.start_thin(setup);
         self.page.store(facts.page, Ordering::Relaxed);
+        // The C library gives no advice: its memory is huge only where everybody's is.
+        let is_huge = facts.huge_mode == HugeMode::Always && facts.huge_page > 0;
+        let unit = if is_huge { facts.huge_page } else { facts.page };
+        self.fault_unit.store(unit, Ordering::Relaxed);
         *host = Host { started: true };
         self.set_ceiling(&settings, count, facts.ram);
         self.shard_count.store(count, Ordering::Relaxed);

@@ -4,14 +4,12 @@
 //! panics, unwinds or allocates; a `reallocate` that fails leaves the old block as it was.
 //! Never here: which side serves a request, and the `static` engine.
 
-#![expect(unsafe_code, reason = "memory is copied and zeroed")]
-
 use core::alloc::Layout;
 use core::ptr;
 
 use crate::cache::{Cache, Grown, Handed, Started};
 use crate::config::Config;
-use crate::geometry::{Block, SizeClass};
+use crate::geometry::Block;
 use crate::heap::Span;
 use crate::misuse::Deed;
 use crate::os::{GRANULE, Os};
@@ -43,7 +41,7 @@ impl<O: Os> Cache<O> {
         if self.note_born(handed.start + Block::colour(handed.turn, layout), layout) {
             return Some(handed);
         }
-        self.give_slowly(handed.start, block.len, layout.size());
+        self.give_slowly(handed.start, block, layout.size());
         None
     }
 
@@ -52,7 +50,7 @@ impl<O: Os> Cache<O> {
     pub(crate) fn allocate(&self, layout: Layout, config: &Config, on_start: fn(Started)) -> *mut u8 {
         let Some(block) = Block::of(layout) else { return ptr::null_mut() };
         if block.align == GRANULE
-            && let Some(class) = SizeClass::of(block.len)
+            && let Some(class) = block.class
             && let Some((start, turn)) = self.take(class, layout.size())
         {
             return pointer(start + Block::colour(turn, layout));
@@ -67,22 +65,22 @@ impl<O: Os> Cache<O> {
     pub(crate) fn allocate_zeroed(&self, layout: Layout, config: &Config, on_start: fn(Started)) -> *mut u8 {
         let Some(block) = Block::of(layout) else { return ptr::null_mut() };
         if block.align == GRANULE
-            && let Some(class) = SizeClass::of(block.len)
+            && let Some(class) = block.class
             && let Some((start, turn)) = self.take(class, layout.size())
         {
             let p = pointer(start + Block::colour(turn, layout));
-            // SAFETY: the block is ours until it is handed out, and `size` bytes fit behind the colour (G2).
-            unsafe { p.write_bytes(0, layout.size()) };
-            self.zeroed(layout.size());
+            // The block is ours until it is handed out, and `size` bytes fit behind the colour (G2).
+            self.os().zero(p.addr(), layout.size());
+            self.zeroed(layout.size(), layout.size());
             return p;
         }
         let Some(handed) = self.allocate_slow(block, layout, true, config, on_start) else {
             return ptr::null_mut();
         };
         let p = pointer(handed.start + Block::colour(handed.turn, layout));
-        // SAFETY: as above; what is not in `unclean` reads as zero (H2).
-        let written = unsafe { write_zeros(&handed.unclean, Span::new(p.addr(), layout.size())) };
-        self.zeroed(written);
+        // As above; what is not in `unclean` reads as zero (H2).
+        let written = write_zeros(self.os(), &handed.unclean, Span::new(p.addr(), layout.size()));
+        self.zeroed(layout.size(), written);
         p
     }
 
@@ -91,7 +89,7 @@ impl<O: Os> Cache<O> {
     pub(crate) fn deallocate(&self, p: *mut u8, layout: Layout) {
         // No large request was ever served without a block.
         let Some(block) = Block::of(layout) else { return };
-        if !self.give(Block::start(p.expose_provenance(), layout), block.len, layout.size()) {
+        if !self.give(Block::start(p.expose_provenance(), layout), block, layout.size()) {
             self.deallocate_slow(p, layout);
         }
     }
@@ -104,7 +102,7 @@ impl<O: Os> Cache<O> {
         if self.wipes() {
             self.wipe(p.addr(), layout.size());
         }
-        self.give_slowly(Block::start(p.addr(), layout), block.len, layout.size());
+        self.give_slowly(Block::start(p.addr(), layout), block, layout.size());
     }
 
     /// Resizes a large block that stays large.
@@ -157,12 +155,9 @@ impl<O: Os> Cache<O> {
                     Span::between(p.addr(), moved.moved.start),
                     Span::between(moved.moved.end().max(p.addr()), end),
                 ] {
-                    // SAFETY: `part` lies in the old block, which its caller owns and gives up; its place in the
-                    // new block is ours and accessible; the two blocks do not overlap (H1).
-                    unsafe {
-                        pointer(part.start - p.addr() + start)
-                            .copy_from_nonoverlapping(pointer(part.start), part.len);
-                    }
+                    // `part` lies in the old block, which its caller owns and gives up; its place in the new block is
+                    // ours and accessible; the two blocks do not overlap (H1).
+                    self.os().copy(part.start, part.start - p.addr() + start, part.len);
                     self.copied(part.len);
                     if self.wipes() {
                         self.wipe(part.start, part.len);
@@ -174,13 +169,14 @@ impl<O: Os> Cache<O> {
             }
             Grown::Copy(start) => {
                 let to = pointer(start + colour);
-                // SAFETY: as above.
-                unsafe { to.copy_from_nonoverlapping(p, layout.size().min(new.size())) };
+                // As above.
+                self.os().copy(p.addr(), to.addr(), layout.size().min(new.size()));
                 self.copied(layout.size().min(new.size()));
+                self.copied_whole();
                 if self.wipes() {
                     self.wipe(p.addr(), layout.size());
                 }
-                self.give_slowly(span.start, old_block.len, 0);
+                self.give_slowly(span.start, old_block, 0);
                 self.resized(layout.size(), new.size());
                 to
             }

@@ -13,7 +13,7 @@ mod relocate;
 mod take;
 mod tree;
 mod trim;
-#[cfg(test)]
+#[cfg(any(test, proof))]
 mod walk;
 
 pub(crate) use pieces::{Fit, Span};
@@ -79,6 +79,10 @@ pub(crate) struct Books {
     pub(crate) purged: u64,
     pub(crate) softened: u64,
     pub(crate) refused_moves: u64,
+    /// Bytes moved from free runs to where they were wanted.
+    pub(crate) gathered: u64,
+    /// Times that nothing was gathered because the budget of seams was used up.
+    pub(crate) over_budget: u64,
     pub(crate) refused_growth: u64,
 }
 
@@ -98,6 +102,8 @@ impl Books {
             purged: self.purged + other.purged,
             softened: self.softened + other.softened,
             refused_moves: self.refused_moves + other.refused_moves,
+            gathered: self.gathered + other.gathered,
+            over_budget: self.over_budget + other.over_budget,
             refused_growth: self.refused_growth + other.refused_growth,
         }
     }
@@ -153,6 +159,8 @@ struct Inner {
     purged: u64,
     softened: u64,
     refused_moves: u64,
+    gathered: u64,
+    over_budget: u64,
     refused_growth: u64,
 }
 
@@ -163,6 +171,8 @@ pub(crate) struct PageHeap<O: Os> {
     movers: AtomicU32,
     /// Start and end of the one reservation of a heap that grows by no other; 0 before it is made.
     bounds: [AtomicUsize; 2],
+    /// Start and end of the one hole that such a reservation can have: something of another heap's may lie in it.
+    hole: [AtomicUsize; 2],
     misuse: Misuse,
 }
 
@@ -197,10 +207,12 @@ impl<O: Os> PageHeap<O> {
             purged: 0,
             softened: 0,
             refused_moves: 0,
+            gathered: 0,
+            over_budget: 0,
             refused_growth: 0,
         };
-        let bounds = [const { AtomicUsize::new(0) }; 2];
-        Self { os, inner: Lock::new(inner), movers: AtomicU32::new(0), bounds, misuse: Misuse::new() }
+        let [bounds, hole] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
+        Self { os, inner: Lock::new(inner), movers: AtomicU32::new(0), bounds, hole, misuse: Misuse::new() }
     }
 
     /// What is kept in checked mode.
@@ -223,9 +235,20 @@ impl<O: Os> PageHeap<O> {
     /// reservation.
     #[inline]
     pub(crate) fn covers(&self, address: usize) -> bool {
-        // Relaxed: whoever has a block of this heap came by it after the bounds were written.
-        let [start, end] = &self.bounds;
-        address >= start.load(Ordering::Relaxed) && address < end.load(Ordering::Relaxed)
+        // Relaxed: whoever has a block of this heap came by it after the bounds were written, and whoever has one that
+        // lies in the hole after that was.
+        let lies_in = |[start, end]: &[AtomicUsize; 2]| {
+            address >= start.load(Ordering::Relaxed) && address < end.load(Ordering::Relaxed)
+        };
+        lies_in(&self.bounds) && !lies_in(&self.hole)
+    }
+
+    /// Loses a range in transit for ever.
+    fn retire(&self, inner: &mut Inner, span: Span) {
+        // Relaxed: as in `covers`.
+        self.hole[0].store(span.start, Ordering::Relaxed);
+        self.hole[1].store(span.end(), Ordering::Relaxed);
+        inner.retire(span);
     }
 
     pub(crate) fn os(&self) -> &O {
@@ -369,8 +392,20 @@ impl<O: Os> PageHeap<O> {
             purged: inner.purged,
             softened: inner.softened,
             refused_moves: inner.refused_moves,
+            gathered: inner.gathered,
+            over_budget: inner.over_budget,
             refused_growth: inner.refused_growth,
         }
+    }
+
+    /// Whether `address` lies in memory of this heap. For whoever looks at the mappings of the process.
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        self.inner
+            .lock(&self.os)
+            .regions
+            .all()
+            .iter()
+            .any(|r| address >= r.span.start && address < r.span.end())
     }
 
     /// Bytes set aside that hold nothing.
@@ -518,6 +553,7 @@ impl Inner {
         self.transit -= span.len;
         self.loose -= 1;
         self.retired += span.len;
+        self.regions.lose(span);
     }
 
     /// Sets more address space aside, or maps `len` bytes outright; `false` if the kernel refuses both.

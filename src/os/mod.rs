@@ -11,7 +11,8 @@
 use crate::error::Errno;
 use crate::sync::{Park, atomic::AtomicU32};
 
-#[cfg(all(test, not(loom)))]
+mod bytes;
+#[cfg(any(proof, all(test, not(loom))))]
 pub(crate) mod fake;
 pub(crate) mod fork;
 mod linux;
@@ -20,7 +21,8 @@ pub(crate) mod private;
 mod settings;
 
 pub(crate) use linux::{
-    InUse, Limit, Linux, at_fork, die, huge_page_bytes, keep_small_top, overcommit_mode, start_thread,
+    InUse, Limit, Linux, Usage, at_fork, die, huge_page_bytes, keep_small_top, mappings, overcommit_mode,
+    start_thread,
 };
 pub(crate) use obstacle::{Asked, refused, why_not_mapped};
 #[cfg(test)]
@@ -112,6 +114,12 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// and hold nothing. Reads files: a quarter of a millisecond.
     fn room(&self, reserved: usize) -> Option<Room>;
 
+    /// How many bytes may be used before any limit has less left than one part in `share` of it; `None` where nobody
+    /// tells. `reserved` and the cost are as for [`Os::room`].
+    fn spare(&self, reserved: usize, share: usize) -> Option<usize> {
+        self.room(reserved).map(|room| room.left.saturating_sub(room.limit / share))
+    }
+
     /// Says how hard the kernel works for memory. Reads files: a quarter of a millisecond.
     fn strain(&self) -> Strain;
 
@@ -168,6 +176,30 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
         linux::wipe(addr, len);
     }
 
+    /// Writes zeros over a range that is ours, of any length.
+    #[inline]
+    fn zero(&self, addr: usize, len: usize) {
+        bytes::zero(addr, len);
+    }
+
+    /// Copies `len` bytes from one range of ours to another, of any length. They do not overlap.
+    #[inline]
+    fn copy(&self, from: usize, to: usize, len: usize) {
+        bytes::copy(from, to, len);
+    }
+
+    /// Whether the granule at `addr`, which is ours, reads as zero. Makes it resident.
+    fn is_zero(&self, addr: usize) -> bool {
+        bytes::is_zero(addr)
+    }
+
+    /// Makes a range of whole granules resident that is ours, accessible, and whose content nobody needs: it may hold
+    /// anything afterwards, but for ranges that read as zero, which still do. An error means that there is no memory for some of it.
+    fn populate(&self, addr: usize, len: usize) -> Outcome {
+        linux::touch(addr, len);
+        Ok(())
+    }
+
     /// How many bytes of the range are resident now, or `None` where the kernel does not tell. A hint about
     /// speed only: resident pages may be zero ones, absent ones may be dirty and swapped.
     fn resident(&self, addr: usize, len: usize) -> Option<usize>;
@@ -182,6 +214,12 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// How many bytes of the process are in memory and in no file, all mappings together; `None` where nobody tells.
     /// Reads a file: three microseconds.
     fn anonymous(&self) -> Option<usize>;
+
+    /// How many bytes of the process are in memory, all mappings together; `None` where nobody tells. Reads a file: five
+    /// microseconds.
+    fn resident_in_all(&self) -> Option<usize> {
+        None
+    }
 
     /// Nanoseconds of a clock that never goes back.
     fn now(&self) -> u64;

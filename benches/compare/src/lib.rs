@@ -17,6 +17,7 @@ pub mod patterns;
 pub mod peers;
 pub mod plots;
 pub mod progress;
+pub mod provers;
 pub mod record;
 pub mod report;
 pub mod scale;

@@ -56,6 +56,10 @@ pub fn serve<P: Prover>(
         .build_global()
         .map_err(|cause| Error::doing("starting the worker threads", cause))?;
     let prover = prepare();
+    if choice == Choice::NAlloc && settings.prefault > 0 {
+        let bytes = zk_nalloc::prefault(settings.prefault << 20);
+        eprintln!("faulted in before the first proof: {} MiB", bytes >> 20);
+    }
     for round in 0..settings.rounds {
         report(&Event::Proof(one_round(&prover, round)?))?;
     }
@@ -86,7 +90,7 @@ fn become_child(choice: Choice) -> Result<(), Error> {
 fn one_round<P: Prover>(prover: &P, round: u32) -> Result<Round, Error> {
     let before = Usage::now();
     let start = Instant::now();
-    let proof = black_box(prover.prove()?);
+    let proof = black_box(made(prover)?);
     let seconds = start.elapsed().as_secs_f64();
     let spent = Usage::now().since(before);
     let start = Instant::now();
@@ -100,6 +104,15 @@ fn one_round<P: Prover>(prover: &P, round: u32) -> Result<Round, Error> {
         kernel_seconds: spent.kernel_seconds,
         verify_seconds: start.elapsed().as_secs_f64(),
     })
+}
+
+/// Makes a proof as the allocator of the process wants it.
+fn made<P: Prover>(prover: &P) -> Result<P::Proof, Error> {
+    #[cfg(feature = "rival")]
+    if Choice::of_this_process() == Choice::Rival {
+        return crate::rival::around_proof(|| prover.prove());
+    }
+    prover.prove()
 }
 
 fn report(event: &Event) -> Result<(), Error> {

@@ -36,6 +36,10 @@ pub struct Settings {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
+    /// Have NAlloc fault in so many MiB before the first proof, which is not timed
+    #[arg(long, value_name = "MIB", default_value_t = 0)]
+    pub prefault: usize,
+
     /// Print NAlloc's own counters on standard error at the end of each of its processes
     #[arg(long)]
     pub stats: bool,

@@ -20,6 +20,7 @@ pub(crate) enum Call {
     /// From here on: never made to fail, since they have no way to say so.
     VmaEnd,
     Room,
+    Anonymous,
     Wait,
     Wake,
 }
