@@ -210,7 +210,6 @@ impl Trace {
     }
 
     /// Records that a phase begins, and gives the number to end it by; 0 where nothing is recorded.
-    #[cfg_attr(not(test), expect(dead_code, reason = "phases have no public names yet"))]
     pub(crate) fn phase_begins<O: Os>(&self, os: &O, name: &str) -> u64 {
         if !self.is_on() {
             return 0;
@@ -226,11 +225,8 @@ impl Trace {
     }
 
     /// Records that a phase ends, on whatever thread.
-    #[cfg_attr(not(test), expect(dead_code, reason = "phases have no public names yet"))]
     pub(crate) fn phase_ends<O: Os>(&self, os: &O, phase: u64) {
-        if phase != 0 {
-            self.put(os, Event::PhaseEnds { phase });
-        }
+        self.put(os, Event::PhaseEnds { phase });
     }
 
     /// Whether it is time for a sample, which is then the caller's to take.

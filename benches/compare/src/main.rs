@@ -13,7 +13,7 @@ use zk_compare::patterns::Pattern;
 use zk_compare::peers::Peer;
 use zk_compare::provers::{self, Statement};
 use zk_compare::record::Record;
-use zk_compare::{patterns, peers, report, tables};
+use zk_compare::{patterns, peers, replay, report, tables};
 
 /// Runs every allocation pattern under every allocator, each in a process of its own.
 #[derive(Parser, Debug)]
@@ -41,6 +41,12 @@ enum Task {
         rows: Vec<Rows>,
         #[command(flatten)]
         settings: prove_harness::Settings,
+    },
+    /// Take and free the blocks of a trace (`ZK_NALLOC_TRACE`) again, in its order, under every allocator; the filters stand
+    /// before this word
+    Replay {
+        /// The trace, packed or not
+        trace: PathBuf,
     },
     /// Write the tables and plots of a record into the document
     Report {
@@ -86,6 +92,9 @@ fn main() -> ExitCode {
         Some(Task::Provers { statement, rows, settings }) => {
             provers::compare(statement, &rows, &chosen_peers(&arguments.run), &settings)
         }
+        Some(Task::Replay { trace }) => {
+            replay::compare(&trace, &chosen_peers(&arguments.run), settings(&arguments.run))
+        }
         Some(Task::Report { record }) => report(record),
         None if arguments.run.list => list(),
         None => run(&arguments.run),
@@ -120,10 +129,13 @@ fn chosen(options: &Run) -> Result<Chosen, Error> {
         return Err(Error::new("no pattern has such a name; --list shows them"));
     }
     let peers = chosen_peers(options);
+    Ok(Chosen { patterns, peers, settings: settings(options) })
+}
+
+fn settings(options: &Run) -> Settings {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.map_or(cpus, usize::from);
-    let settings = Settings { turns: options.turns, threads, quick: options.quick, stats: options.stats };
-    Ok(Chosen { patterns, peers, settings })
+    Settings { turns: options.turns, threads, quick: options.quick, stats: options.stats }
 }
 
 fn chosen_peers(options: &Run) -> Vec<&'static Peer> {
