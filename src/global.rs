@@ -126,6 +126,7 @@ fn hook_slow(started: Started) {
     // Without the hooks (no memory for libc's list) a fork while another thread allocates may hang the child.
     let _ = os::at_fork(prepare, parent, child);
     os::set_huge(started.huge);
+    crate::report::arm();
     if started.tune_glibc {
         os::keep_small_top(TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD);
     }
