@@ -133,6 +133,7 @@ fn hook_slow(started: Started) {
         let _ = os::at_exit(exit);
     }
     os::set_huge(started.huge);
+    crate::report::arm();
     if started.tune_glibc {
         os::keep_small_top(TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD);
     }

@@ -46,6 +46,8 @@
 //! | `ZK_NALLOC_BACKGROUND` | `1`, `0` | a thread that gives memory up while the process is silent: [`Config::background`] |
 //! | `ZK_NALLOC_CHECKED` | `1`, `0` | whether misuse is looked for: [`Config::checked`] |
 //! | `ZK_NALLOC_WIPE_ON_FREE` | `1`, `0` | whether freed blocks are overwritten: [`Config::wipe_on_free`] |
+//! | `ZK_NALLOC_REPORT` | `1`, `0`, or a path, in which `%p` is the process's number | a page about memory at the end: [`report`] |
+//! | `ZK_NALLOC_REPORT_SIGNALS` | `1`, `0` | that page at SIGINT and SIGTERM too |
 //! | `ZK_NALLOC_TRACE` | a path, in which `%p` is the process's number | the file that large requests are recorded in |
 //!
 //! None of them changes what a program computes.
@@ -89,6 +91,8 @@ mod os;
 mod phases;
 #[cfg(not(all(test, loom)))]
 mod prefault;
+#[cfg(not(all(test, loom)))]
+mod report;
 pub mod secret;
 #[cfg(not(all(test, loom)))]
 mod stats;
@@ -110,6 +114,8 @@ pub use phases::{
 };
 #[cfg(not(all(test, loom)))]
 pub use prefault::{prefault, prefault_with};
+#[cfg(not(all(test, loom)))]
+pub use report::report;
 pub use secret::{Secret, SecretBuf, SecretPool};
 #[cfg(not(all(test, loom)))]
 pub use stats::{Footprint, SizeStats, Sizes, Stats, cached_bytes, release_cache, soften_cache, stats};

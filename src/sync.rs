@@ -18,7 +18,7 @@ pub(crate) use loom::{hint::spin_loop, sync::atomic};
 
 /// Atomics of the process rather than of a value under test: never loom's, so that they can be `static`.
 pub(crate) mod process {
-    pub(crate) use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 }
 
 use atomic::AtomicU32;

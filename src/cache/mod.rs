@@ -264,6 +264,11 @@ impl<O: Os> Cache<O> {
         }
     }
 
+    /// The ceiling in force, in bytes, if there is one.
+    pub(crate) fn ceiling(&self) -> Option<usize> {
+        self.limits.lock(self.os()).ceiling()
+    }
+
     /// The kernel's page size in bytes.
     fn page(&self) -> usize {
         // Relaxed: published by the release store of `shards`.

@@ -16,6 +16,7 @@ mod output;
 mod path;
 mod probe;
 mod room;
+mod signals;
 mod smaps;
 mod strain;
 pub(super) mod sys;
@@ -25,8 +26,9 @@ mod vma;
 
 pub(crate) use hooks::{at_exit, at_fork, keep_small_top, start_thread};
 pub(crate) use limits::{Limit, overcommit_mode};
+pub(crate) use signals::{INTERRUPT, at_signals};
 pub(crate) use smaps::mappings;
-pub(crate) use usage::Usage;
+pub(crate) use usage::{Usage, fault_costs};
 
 use sys::{KeepErrno, errno, outcome, ptr};
 

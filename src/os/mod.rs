@@ -23,8 +23,8 @@ pub(crate) mod private;
 mod settings;
 
 pub(crate) use linux::{
-    InUse, Limit, Linux, Usage, at_exit, at_fork, die, huge_page_bytes, keep_small_top, mappings,
-    overcommit_mode, start_thread,
+    INTERRUPT, InUse, Limit, Linux, Usage, at_exit, at_fork, at_signals, die, fault_costs, huge_page_bytes,
+    keep_small_top, mappings, overcommit_mode, start_thread,
 };
 pub(crate) use obstacle::{Asked, refused, why_not_mapped};
 #[cfg(test)]
