@@ -6,14 +6,12 @@
 //!
 //! Invariants: nothing here allocates or blocks; a phase that is never ended costs its place and nothing else.
 
-mod event;
 mod open;
 mod reading;
 mod report;
 mod table;
 
 use crate::global::ENGINE;
-use event::{Event, event};
 use open::Open;
 
 pub use report::{PhaseReport, Phases, phases};
@@ -206,14 +204,14 @@ pub fn end_phase() {
 fn begin(line: usize) -> Open {
     let began = reading::now();
     let place = ENGINE.peaks().watch(began.live);
-    event(Event::Begins, line, table::line(line).name(), began.at);
-    Open { line, place, began }
+    let traced = ENGINE.trace_phase_begins(table::line(line).name());
+    Open { line, place, began, traced }
 }
 
 fn end(open: Open) {
     let line = table::line(open.line);
     let ended = reading::now();
-    event(Event::Ends, open.line, line.name(), ended.at);
+    ENGINE.trace_phase_ends(open.traced);
     let Some(place) = open.place else {
         table::missed();
         return;
