@@ -5,14 +5,14 @@
 
 /// Ends the process, saying which invariant of `docs/SAFETY.md` was broken.
 #[cold]
-#[cfg(not(test))]
+#[cfg(not(any(test, proof)))]
 pub(crate) fn broken(what: &str) -> ! {
     crate::os::die(&["zk-nalloc: invariant broken, aborting: ", what])
 }
 
 /// Under test the end of the process is a panic, so that a test can expect it.
 #[cold]
-#[cfg(test)]
+#[cfg(any(test, proof))]
 pub(crate) fn broken(what: &str) -> ! {
     panic!("invariant broken: {what}")
 }

@@ -48,6 +48,7 @@
 //! | `ZK_NALLOC_WIPE_ON_FREE` | `1`, `0` | whether freed blocks are overwritten: [`Config::wipe_on_free`] |
 //! | `ZK_NALLOC_REPORT` | `1`, `0`, or a path, in which `%p` is the process's number | a page about memory at the end: [`report`] |
 //! | `ZK_NALLOC_REPORT_SIGNALS` | `1`, `0` | that page at SIGINT and SIGTERM too |
+//! | `ZK_NALLOC_TRACE` | a path, in which `%p` is the process's number | the file that large requests are recorded in |
 //!
 //! None of them changes what a program computes.
 //!
@@ -61,6 +62,7 @@
     all(test, loom),
     expect(dead_code, unused_imports, reason = "the engine is left out of loom's build")
 )]
+#![cfg_attr(all(proof, not(test)), expect(dead_code, reason = "the drivers use a part of what the tests do"))]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!(
@@ -96,6 +98,8 @@ pub mod secret;
 mod stats;
 mod sync;
 #[cfg(not(all(test, loom)))]
+mod trace;
+#[cfg(not(all(test, loom)))]
 mod zeroing;
 
 pub use arena::{Arena, TypedArena};
@@ -115,6 +119,12 @@ pub use report::report;
 pub use secret::{Secret, SecretBuf, SecretPool};
 #[cfg(not(all(test, loom)))]
 pub use stats::{Footprint, SizeStats, Sizes, Stats, cached_bytes, release_cache, soften_cache, stats};
+
+/// What drives the engine from outside of tests: a fuzzer and a stress binary. Not part of the published crate.
+#[cfg(any(proof, all(test, not(loom))))]
+pub mod proof {
+    pub use crate::cache::tests::{endless, stress};
+}
 
 /// The code blocks of the README, compiled and run as tests.
 #[cfg(doctest)]

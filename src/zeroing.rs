@@ -5,14 +5,12 @@
 //! the kernel, a barely touched block next to nothing by the kernel if it does it in small pages (measured: a huge
 //! page takes 180 µs, a small one 2). So what blocks of this length were touched like decides ([`Zeroing`]).
 
-#![expect(unsafe_code, reason = "writes the zeros")]
-
 mod lessons;
 
 pub(crate) use lessons::Zeroing;
 
 use crate::heap::{Span, Unclean};
-use crate::os::GRANULE;
+use crate::os::{GRANULE, Os};
 
 /// How zeros are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +29,8 @@ const SAMPLES: usize = 64;
 /// Looks at a few pages spread over `range`, one in each of as many equal parts and at a place that differs from part
 /// to part, and gives how many hold anything but zeros, and how many there were. Those that `absent` names are
 /// untouched, and not read: reading would make them resident.
-///
-/// # Safety
-/// `range` is mapped, readable and the caller's alone.
-pub(crate) unsafe fn sample_pages(range: Span, absent: impl Fn(usize) -> bool) -> (usize, usize) {
+/// `range` is the caller's alone, and readable (O2).
+pub(crate) fn sample_pages<O: Os>(os: &O, range: Span, absent: impl Fn(usize) -> bool) -> (usize, usize) {
     let range = range.inner(GRANULE);
     let part = range.len / SAMPLES;
     if part < GRANULE {
@@ -47,10 +43,7 @@ pub(crate) unsafe fn sample_pages(range: Span, absent: impl Fn(usize) -> bool) -
         mixed = mixed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let page = (range.start + i * part + (mixed >> 33) % part) & !(GRANULE - 1);
         if !absent(page) {
-            // SAFETY: the page lies in the range, which begins and ends on pages; it is aligned for words.
-            let words: &[u64] =
-                unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(page), GRANULE / 8) };
-            hits += usize::from(words.chunks_exact(8).any(|line| line.iter().fold(0, |all, w| all | w) != 0));
+            hits += usize::from(!os.is_zero(page));
         }
     }
     (hits, SAMPLES)
@@ -61,16 +54,13 @@ pub(crate) unsafe fn sample_pages(range: Span, absent: impl Fn(usize) -> bool) -
 /// Stores past the cache were tried for what it cannot hold, and lost: a block that is zeroed is read next (measured: 512
 /// MiB zeroed and then added to took 28.1 ms by streaming stores, 26.0 by `memset`, 64 MiB 3.3 and 3.1).
 ///
-/// # Safety
-/// `range` is mapped, writable and the caller's alone.
-pub(crate) unsafe fn write_zeros(unclean: &Unclean, range: Span) -> usize {
+/// `range` is the caller's alone, and accessible (O2).
+pub(crate) fn write_zeros<O: Os>(os: &O, unclean: &Unclean, range: Span) -> usize {
     let mut bytes = 0;
     for part in unclean.parts() {
         let part = part.common(range);
         if !part.is_empty() {
-            let to: *mut u8 = core::ptr::with_exposed_provenance_mut(part.start);
-            // SAFETY: `part` lies in `range`, which the caller owns.
-            unsafe { to.write_bytes(0, part.len) };
+            os.zero(part.start, part.len);
             bytes += part.len;
         }
     }
@@ -80,14 +70,14 @@ pub(crate) unsafe fn write_zeros(unclean: &Unclean, range: Span) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::Linux;
 
     #[test]
     fn samples_tell_the_written_from_the_untouched() {
         let len = 16 << 20;
         let mut bytes = vec![0_u8; len];
         let range = Span::new(bytes.as_mut_ptr().expose_provenance(), len);
-        // SAFETY: the range is that of `bytes`.
-        let look = |absent: usize| unsafe { sample_pages(range, |page| page < range.start + absent) };
+        let look = |absent: usize| sample_pages(&Linux, range, |page| page < range.start + absent);
         assert_eq!(look(0), (0, SAMPLES));
         // Touches at equal distances: a page in 64.
         bytes.iter_mut().step_by(64 * GRANULE).for_each(|byte| *byte = 1);
@@ -95,8 +85,7 @@ mod tests {
         bytes.fill(1);
         assert_eq!(look(0).0, SAMPLES);
         assert_eq!(look(len / 2).0, SAMPLES / 2);
-        // SAFETY: as above.
-        assert_eq!(unsafe { sample_pages(Span::new(range.start, 100), |_| false) }, (0, 0));
+        assert_eq!(sample_pages(&Linux, Span::new(range.start, 100), |_| false), (0, 0));
     }
 
     #[test]
@@ -105,8 +94,7 @@ mod tests {
             let mut bytes = vec![0xff_u8; 4096];
             let start = bytes.as_mut_ptr().expose_provenance();
             let all = Unclean::all(Span::new(start, 4096));
-            // SAFETY: the range lies in `bytes`.
-            let written = unsafe { write_zeros(&all, Span::between(start + from, start + to)) };
+            let written = write_zeros(&Linux, &all, Span::between(start + from, start + to));
             assert_eq!(written, to - from);
             for (i, &byte) in bytes.iter().enumerate() {
                 assert_eq!(byte == 0, (from..to).contains(&i), "{from}..{to} at {i}");

@@ -12,7 +12,7 @@ const LAYERS: [&[&str]; 10] = [
     &["geometry"],
     // Checked mode is the page heap's: it keeps the pattern in what is free.
     &["misuse", "heap"],
-    &["zeroing", "limits"],
+    &["zeroing", "limits", "trace"],
     &["cache"],
     &["global", "arena", "secret"],
     &["stats", "prefault"],
@@ -140,7 +140,7 @@ fn every_invariant_that_is_cited_exists() {
     for (file, text) in sources() {
         for word in text.split(|c: char| !c.is_alphanumeric()) {
             let mut letters = word.chars();
-            let known = letters.next().is_some_and(|c| "GHCOSRXM".contains(c));
+            let known = letters.next().is_some_and(|c| "GHCOSRXMT".contains(c));
             let number = letters.as_str();
             if known
                 && (1..=2).contains(&number.len())

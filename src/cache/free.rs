@@ -1,14 +1,11 @@
 //! Giving blocks back, and giving back what is cached.
 
-#![expect(
-    unsafe_code,
-    reason = "the locks that a fork holds are given back without their guards; freed blocks are looked at"
-)]
+#![expect(unsafe_code, reason = "the locks that a fork holds are given back without their guards")]
 
 use super::shard::FLUSH;
 use super::untouched::Noted;
 use super::{Cache, count::add, shard};
-use crate::geometry::{Granules, SizeClass};
+use crate::geometry::{Block, SizeClass};
 use crate::heap::{Span, Unit};
 use crate::os::{CHUNK, Os};
 use crate::sync::{Guard, Nap, atomic::Ordering};
@@ -53,31 +50,31 @@ impl Scan {
 }
 
 impl<O: Os> Cache<O> {
-    /// Takes back a block of `len` at `start`, for which `requested` bytes were asked; 0 where the request lives on in
+    /// Takes back a block at `start`, for which `requested` bytes were asked; 0 where the request lives on in
     /// another block. `false`, and nothing done, where frees take the slow path: [`Cache::give_slowly`].
     #[inline]
-    pub(crate) fn give(&self, start: usize, len: Granules, requested: usize) -> bool {
+    pub(crate) fn give(&self, start: usize, block: Block, requested: usize) -> bool {
         let Some(shard) = self.shard() else { return false };
-        self.give_to(shard, start, len, requested);
+        self.give_to(shard, start, block, requested);
         true
     }
 
     /// Takes back a block in any case.
-    pub(crate) fn give_slowly(&self, start: usize, len: Granules, requested: usize) {
+    pub(crate) fn give_slowly(&self, start: usize, block: Block, requested: usize) {
         match self.shard_slow() {
-            Some(shard) => self.give_to(shard, start, len, requested),
-            None => self.give_while_forking(Span::new(start, len.bytes()), requested),
+            Some(shard) => self.give_to(shard, start, block, requested),
+            None => self.give_while_forking(Span::new(start, block.len.bytes()), requested),
         }
     }
 
     #[inline]
-    fn give_to(&self, shard: &shard::Shard, start: usize, len: Granules, requested: usize) {
+    fn give_to(&self, shard: &shard::Shard, start: usize, block: Block, requested: usize) {
         let mut stacks = shard.lock(self.os());
         shard::bump(&shard.counts.frees, u64::from(requested > 0));
         shard::bump(&shard.counts.live, (requested as u64).wrapping_neg());
-        let Some(class) = SizeClass::of(len) else {
+        let Some(class) = block.class else {
             drop(stacks);
-            return self.give_long(Span::new(start, len.bytes()));
+            return self.give_long(Span::new(start, block.len.bytes()));
         };
         // Relaxed: a limit, published when the shards were.
         let bytes_max = self.shard_bytes_max.load(Ordering::Relaxed);
@@ -137,11 +134,11 @@ impl<O: Os> Cache<O> {
         let scan = scan.unwrap_or(Scan { resident: span.len, seen: span.len, ..Scan::NOTHING });
         let absent = scan.absent();
         // What was wiped or filled tells nothing.
-        if noted.zeroed && !self.is_careful() && self.zeroing.samples(span.len) {
+        if noted.zeroed && !self.spoils() && self.zeroing.samples(span.len) {
             let untouched = |page: usize| absent.iter().any(|part| page >= part.start && page < part.end());
-            // SAFETY: the block is the cache's since its owner gave it back, and readable: who protected it has undone
-            // that before, as the contract of `NAlloc` demands.
-            let (hits, seen) = unsafe { sample_pages(span, untouched) };
+            // The block is the cache's since its owner gave it back, and readable: who protected it has undone that
+            // before, as the contract of `NAlloc` demands.
+            let (hits, seen) = sample_pages(self.os(), span, untouched);
             if seen > 0 {
                 self.zeroing.learn_pages(span.len, hits, seen);
             }
@@ -265,6 +262,7 @@ impl<O: Os> Cache<O> {
 
     /// After a fork, in the child, which has this thread alone.
     pub(crate) fn after_fork_in_child(&self) {
+        self.trace.after_fork_in_child();
         self.restore_shards();
         for shard in self.shards() {
             shard.stacks.reset_in_child();

@@ -66,7 +66,7 @@ impl Hot {
         fits
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, proof))]
     pub(super) const fn tokens(&self) -> usize {
         self.tokens
     }
@@ -81,7 +81,7 @@ impl<O: Os> Cache<O> {
         if len > HOT_BLOCK_MAX || self.shard_bytes_max.load(Ordering::Relaxed) < 2 * HOT_MAX {
             return None;
         }
-        let shard = self.shard()?;
+        let shard = self.shard_with_run()?;
         let stacks = shard.lock(self.os());
         if stacks.hot.rest().len >= len {
             drop(stacks);
@@ -92,12 +92,14 @@ impl<O: Os> Cache<O> {
         let live = shard.counts.live.load(Ordering::Relaxed) as i64;
         let drains = live < stacks.bytes() as i64;
         drop(stacks);
-        let mut run = self.heap.take_more(at, HOT_MAX, TOKENS);
-        run = run.or_else(|| self.heap.take_piece(HOT_MAX, TOKENS));
+        // Whole blocks of this length, or each run would end in a piece that the next block does not fit.
+        let most = HOT_MAX / len * len;
+        let mut run = self.heap.take_more(at, most, TOKENS);
+        run = run.or_else(|| self.heap.take_piece(most, TOKENS));
         if run.is_none() && drains {
             // More is kept than is in use, in blocks of other classes; they are what is in this thread's cache.
             self.drain_shard(shard);
-            run = self.heap.take_longest(len, HOT_MAX, TOKENS);
+            run = self.heap.take_longest(len, most, TOKENS);
         }
         let run = run?;
         let mut stacks = shard.lock(self.os());

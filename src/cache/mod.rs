@@ -19,8 +19,8 @@ mod slow;
 mod thin;
 mod untouched;
 
-#[cfg(test)]
-mod tests;
+#[cfg(any(test, proof))]
+pub(crate) mod tests;
 
 pub(crate) use count::Snapshot;
 pub(crate) use grow::Grown;
@@ -38,6 +38,7 @@ use crate::sync::{
     Lock,
     atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering},
 };
+use crate::trace::Trace;
 use crate::zeroing::Zeroing;
 use count::Tally;
 use keeper::Keeper;
@@ -74,6 +75,8 @@ pub(crate) struct Handed {
     pub(crate) unclean: Unclean,
     /// A number that differs from request to request, for colours.
     pub(crate) turn: usize,
+    /// Bytes that were not resident before.
+    pub(crate) fresh: usize,
 }
 
 /// What the start of a cache comes to.
@@ -85,6 +88,8 @@ pub(crate) struct Started {
     pub(crate) tune_glibc: bool,
     /// The huge-page advice in force.
     pub(crate) huge: Huge,
+    /// Whether a trace was begun.
+    pub(crate) traced: bool,
 }
 
 /// Guards the start.
@@ -129,6 +134,7 @@ pub(crate) struct Cache<O: Os> {
     tally: Tally,
     peaks: Peaks,
     keeper: Keeper,
+    trace: Trace,
     /// Address space to set aside at first, at least, in bytes.
     reserve_min: usize,
 }
@@ -168,6 +174,7 @@ impl<O: Os> Cache<O> {
             tally: Tally::new(),
             peaks: Peaks::new(),
             keeper: Keeper::new(start_keeper),
+            trace: Trace::new(),
             reserve_min,
         }
     }
@@ -189,8 +196,8 @@ impl<O: Os> Cache<O> {
 
     /// Whether [`Cache::start`] has been.
     pub(crate) fn has_started(&self) -> bool {
-        // Relaxed: set once, before the shards are published; whoever needs those asks for them.
-        self.shard_count.load(Ordering::Relaxed) > 0
+        // Acquire: pairs with the release in `start`, so that whoever sees this sees what there is to care for.
+        self.shard_count.load(Ordering::Acquire) > 0
     }
 
     /// Gets ready for the first request: reads the environment, asks the host, maps the shards. `None` if the
@@ -199,7 +206,7 @@ impl<O: Os> Cache<O> {
     pub(crate) fn start(&self, config: &Config) -> Option<Started> {
         let mut host = self.host.lock(self.os());
         if host.started {
-            return Some(Started { first: false, tune_glibc: false, huge: Huge::Leave });
+            return Some(Started { first: false, tune_glibc: false, huge: Huge::Leave, traced: false });
         }
         let os = self.os();
         let facts = os.facts();
@@ -233,14 +240,16 @@ impl<O: Os> Cache<O> {
         self.fault_unit.store(unit, Ordering::Relaxed);
         *host = Host { started: true };
         self.set_ceiling(&settings, count, facts.ram);
-        self.shard_count.store(count, Ordering::Relaxed);
-        self.set_care(&settings);
+        let traced = self.trace.start(os, &facts);
+        self.set_care(&settings, traced);
+        // Release: pairs with the acquire in `has_started`.
+        self.shard_count.store(count, Ordering::Release);
         if settings.background {
             self.keeper.ask_for();
         }
         // Release: pairs with the acquire in `shards_now` and `shard`.
         self.home_of_shards().store(shards, Ordering::Release);
-        Some(Started { first: true, tune_glibc: settings.tune_glibc, huge })
+        Some(Started { first: true, tune_glibc: settings.tune_glibc, huge, traced })
     }
 
     /// Before the first request, and under the lock of `host`.
@@ -323,7 +332,11 @@ impl<O: Os> Cache<O> {
     /// [`Cache::take_slow`] is to be asked. `requested` is what the caller asked for, in bytes.
     #[inline]
     pub(crate) fn take(&self, class: SizeClass, requested: usize) -> Option<(usize, usize)> {
-        let shard = self.shard()?;
+        self.take_from(self.shard()?, class, requested)
+    }
+
+    #[inline]
+    fn take_from(&self, shard: &Shard, class: SizeClass, requested: usize) -> Option<(usize, usize)> {
         let mut stacks = shard.lock(self.os());
         let start = match stacks.cut(class, &shard.counts) {
             Some(start) => start,

@@ -112,8 +112,8 @@ pub(super) fn bump(counter: &AtomicU64, by: u64) {
 impl Counts {
     #[inline]
     fn set_filled(&self, class: SizeClass, filled: bool) {
-        let word = &self.filled[class.0 as usize / 64];
-        let bit = 1_u64 << (class.0 % 64);
+        let word = &self.filled[class.index() / 64];
+        let bit = 1_u64 << (class.index() % 64);
         // Relaxed: a hint to thieves, who look again under the lock.
         let before = word.load(Ordering::Relaxed);
         word.store(if filled { before | bit } else { before & !bit }, Ordering::Relaxed);
@@ -123,7 +123,7 @@ impl Counts {
     #[inline]
     pub(super) fn is_filled(&self, class: SizeClass) -> bool {
         // Relaxed: as in `set_filled`.
-        self.filled[class.0 as usize / 64].load(Ordering::Relaxed) >> (class.0 % 64) & 1 == 1
+        self.filled[class.index() / 64].load(Ordering::Relaxed) >> (class.index() % 64) & 1 == 1
     }
 }
 
@@ -160,7 +160,7 @@ impl Stacks {
     /// Takes the block that was freed last.
     #[inline]
     pub(super) fn pop(&mut self, class: SizeClass, counts: &Counts) -> Option<usize> {
-        let stack = &mut self.stacks[class.0 as usize];
+        let stack = &mut self.stacks[class.index()];
         stack.len = stack.len.checked_sub(1)?;
         let start = stack.starts[stack.len];
         if stack.len == 0 {
@@ -175,7 +175,7 @@ impl Stacks {
     #[inline]
     pub(super) fn push(&mut self, class: SizeClass, start: usize, bytes_max: usize, counts: &Counts) -> bool {
         let bytes = self.bytes + class.len().bytes();
-        let stack = &mut self.stacks[class.0 as usize];
+        let stack = &mut self.stacks[class.index()];
         if stack.len == STACK_MAX || bytes > bytes_max {
             return false;
         }
@@ -191,7 +191,7 @@ impl Stacks {
 
     /// Takes the blocks of a class that were freed longest ago, up to `out.len()` of them.
     pub(super) fn flush(&mut self, class: SizeClass, out: &mut [Span; FLUSH], counts: &Counts) -> usize {
-        let stack = &mut self.stacks[class.0 as usize];
+        let stack = &mut self.stacks[class.index()];
         let count = stack.len.min(FLUSH);
         let len: Granules = class.len();
         for (slot, &start) in out.iter_mut().zip(&stack.starts[..count]) {
@@ -208,10 +208,10 @@ impl Stacks {
     }
 
     /// All blocks in the stacks.
-    #[cfg(test)]
+    #[cfg(any(test, proof))]
     pub(super) fn blocks(&self) -> Vec<Span> {
         let of = |class: usize, stack: &Stack| {
-            let len = SizeClass(class as u8).len().bytes();
+            let len = SizeClass::nth(class).len().bytes();
             stack.starts[..stack.len].iter().map(move |&start| Span::new(start, len)).collect::<Vec<_>>()
         };
         self.stacks.iter().enumerate().flat_map(|(class, stack)| of(class, stack)).collect()

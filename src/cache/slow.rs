@@ -36,16 +36,17 @@ impl<O: Os> Cache<O> {
     pub(crate) fn take_slow(&self, block: Block, requested: usize, zeroed: bool) -> Option<Handed> {
         self.wait_for_fork();
         let len = block.len.bytes();
-        match SizeClass::of(block.len).filter(|_| block.align <= GRANULE) {
+        match block.class.filter(|_| block.align <= GRANULE) {
             Some(class) => {
                 if let Some(start) = self.cut_slow(class) {
                     let turn = self.count_taken(requested);
-                    return Some(Handed { start, unclean: Unclean::all(Span::new(start, len)), turn });
+                    let unclean = Unclean::all(Span::new(start, len));
+                    return Some(Handed { start, unclean, turn, fresh: 0 });
                 }
             }
             // A hot run in the middle of free memory would be between this block and the next.
             None => {
-                if let Some(shard) = self.shard() {
+                if let Some(shard) = self.shard_with_run() {
                     self.drain_hot(shard);
                 }
             }
@@ -70,7 +71,7 @@ impl<O: Os> Cache<O> {
             add(&self.tally.missed_by_size[shard::size_line(requested)], 1);
         }
         let turn = self.count_taken(requested);
-        Some(Handed { start: run.span.start, unclean: run.unclean, turn })
+        Some(Handed { start: run.span.start, unclean: run.unclean, turn, fresh: run.found.fresh() })
     }
 
     /// Waits for the end of another thread's fork, which takes the shards away meanwhile.
@@ -120,7 +121,7 @@ impl<O: Os> Cache<O> {
         // What is touched of a block whose end is not shall be whole chunks, so that rounds of such blocks fall on the
         // same ones; what that leaves between two blocks is memory that neither touches.
         let fit = Fit::aligned(len, if reach < len { block.align.max(CHUNK) } else { block.align });
-        let class = SizeClass::of(block.len).filter(|_| block.align <= GRANULE);
+        let class = block.class.filter(|_| block.align <= GRANULE);
         // A run that is resident to its end is wasted on a block whose end is not touched.
         let whole = wish == Wish::Any && reach >= fit.len / 8 * 7;
         if whole && let Some(run) = class.and_then(|c| self.steal(c)).or_else(|| self.find_resident(fit)) {
@@ -196,7 +197,7 @@ impl<O: Os> Cache<O> {
     /// Gives all that a shard holds back to the heap. Gives how many bytes that was.
     pub(super) fn drain_shard(&self, shard: &shard::Shard) -> usize {
         let mut drained = self.drain_hot(shard);
-        for class in (0..SizeClass::COUNT).map(|c| SizeClass(c as u8)) {
+        for class in (0..SizeClass::COUNT).map(SizeClass::nth) {
             while shard.counts.is_filled(class) {
                 let mut spans = [Span::default(); shard::FLUSH];
                 let count = shard.lock(self.os()).flush(class, &mut spans, &shard.counts);

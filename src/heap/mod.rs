@@ -13,7 +13,7 @@ mod relocate;
 mod take;
 mod tree;
 mod trim;
-#[cfg(test)]
+#[cfg(any(test, proof))]
 mod walk;
 
 pub(crate) use pieces::{Fit, Span};
@@ -171,6 +171,8 @@ pub(crate) struct PageHeap<O: Os> {
     movers: AtomicU32,
     /// Start and end of the one reservation of a heap that grows by no other; 0 before it is made.
     bounds: [AtomicUsize; 2],
+    /// Start and end of the one hole that such a reservation can have: something of another heap's may lie in it.
+    hole: [AtomicUsize; 2],
     misuse: Misuse,
 }
 
@@ -209,8 +211,8 @@ impl<O: Os> PageHeap<O> {
             over_budget: 0,
             refused_growth: 0,
         };
-        let bounds = [const { AtomicUsize::new(0) }; 2];
-        Self { os, inner: Lock::new(inner), movers: AtomicU32::new(0), bounds, misuse: Misuse::new() }
+        let [bounds, hole] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
+        Self { os, inner: Lock::new(inner), movers: AtomicU32::new(0), bounds, hole, misuse: Misuse::new() }
     }
 
     /// What is kept in checked mode.
@@ -233,9 +235,20 @@ impl<O: Os> PageHeap<O> {
     /// reservation.
     #[inline]
     pub(crate) fn covers(&self, address: usize) -> bool {
-        // Relaxed: whoever has a block of this heap came by it after the bounds were written.
-        let [start, end] = &self.bounds;
-        address >= start.load(Ordering::Relaxed) && address < end.load(Ordering::Relaxed)
+        // Relaxed: whoever has a block of this heap came by it after the bounds were written, and whoever has one that
+        // lies in the hole after that was.
+        let lies_in = |[start, end]: &[AtomicUsize; 2]| {
+            address >= start.load(Ordering::Relaxed) && address < end.load(Ordering::Relaxed)
+        };
+        lies_in(&self.bounds) && !lies_in(&self.hole)
+    }
+
+    /// Loses a range in transit for ever.
+    fn retire(&self, inner: &mut Inner, span: Span) {
+        // Relaxed: as in `covers`.
+        self.hole[0].store(span.start, Ordering::Relaxed);
+        self.hole[1].store(span.end(), Ordering::Relaxed);
+        inner.retire(span);
     }
 
     pub(crate) fn os(&self) -> &O {
@@ -417,6 +430,12 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
+    /// Bytes handed out, less what is expected to stay untouched.
+    pub(crate) fn out_presumed_resident(&self) -> usize {
+        let inner = self.inner.lock(&self.os);
+        inner.out.saturating_sub(inner.absent)
+    }
+
     /// Begins a new window: the highest level is the present one.
     pub(crate) fn begin_window(&self) {
         let mut inner = self.inner.lock(&self.os);
@@ -540,6 +559,7 @@ impl Inner {
         self.transit -= span.len;
         self.loose -= 1;
         self.retired += span.len;
+        self.regions.lose(span);
     }
 
     /// Sets more address space aside, or maps `len` bytes outright; `false` if the kernel refuses both.

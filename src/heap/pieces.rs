@@ -120,7 +120,7 @@ impl Pieces {
     }
 
     /// Nodes that can be made without memory.
-    #[cfg(test)]
+    #[cfg(any(test, proof))]
     pub(crate) const fn spare(&self) -> usize {
         self.pool.spare()
     }
@@ -248,7 +248,7 @@ impl Pieces {
     }
 
     /// Walks all pieces and checks H2 to H4 and the counters; for the heap walker.
-    #[cfg(test)]
+    #[cfg(any(test, proof))]
     pub(crate) fn walk(&self, mut seen: impl FnMut(Span, State)) {
         let mut bytes = [0; State::COUNT];
         let mut count = 0;

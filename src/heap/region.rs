@@ -37,21 +37,30 @@ pub(crate) struct Regions {
     list: [Region; REGIONS_MAX],
     count: usize,
     seams: usize,
+    /// Bytes of the regions that are lost and could not be cut out.
+    holes: usize,
 }
 
 const NONE: Region = Region { span: Span::new(0, 0), kind: Kind::Plain, shifts: 0 };
 
 impl Regions {
     pub(crate) const fn new() -> Self {
-        Self { list: [NONE; REGIONS_MAX], count: 0, seams: 0 }
+        Self { list: [NONE; REGIONS_MAX], count: 0, seams: 0, holes: 0 }
     }
 
     pub(crate) fn all(&self) -> &[Region] {
         &self.list[..self.count]
     }
 
+    /// Whether none can be added. With a hole in a region none is, since it might come to lie in there.
     pub(crate) const fn is_full(&self) -> bool {
-        self.count == REGIONS_MAX
+        self.count == REGIONS_MAX || self.holes > 0
+    }
+
+    /// Bytes that are lost and still in a region.
+    #[cfg(any(test, proof))]
+    pub(crate) const fn holes(&self) -> usize {
+        self.holes
     }
 
     /// Places where neighbouring chunks cannot share a VMA.
@@ -91,6 +100,31 @@ impl Regions {
     pub(crate) fn cut(&mut self, start: usize, end: usize) {
         if let Some(at) = self.all().iter().position(|r| r.span.start == start) {
             self.list[at].span = Span::between(start, end);
+        }
+    }
+
+    /// Cuts a range that is lost for ever, whole chunks, out of its region: somebody else may be mapped there, and so may
+    /// what we map next.
+    pub(crate) fn lose(&mut self, span: Span) {
+        let region = self.of(span.start);
+        if self.count == REGIONS_MAX {
+            self.holes += span.len;
+            return;
+        }
+        self.seams -= self.seams_around(&region, span);
+        let Some(at) = self.all().iter().position(|r| r.span.start == region.span.start) else { return };
+        let words = (span.end() - region.span.start) / CHUNK * size_of::<AtomicI32>();
+        let shifts = if region.shifts == 0 { 0 } else { region.shifts + words };
+        self.list[at].span = Span::between(region.span.start, span.start);
+        self.list.copy_within(at + 1..self.count, at + 2);
+        self.list[at + 1] = Region { span: Span::between(span.end(), region.span.end()), shifts, ..region };
+        self.count += 1;
+        // Either may be nothing.
+        for at in [at + 1, at] {
+            if self.list[at].span.is_empty() {
+                self.list.copy_within(at + 1..self.count, at);
+                self.count -= 1;
+            }
         }
     }
 

@@ -5,8 +5,6 @@
 //! cannot be completed, its bytes are copied home, where the memory is still mapped: nothing is ever moved back,
 //! because a failing move unmaps its target first, and that would be the block itself.
 
-#![expect(unsafe_code, reason = "bytes that have moved are copied home when a relocation fails")]
-
 use super::pieces::{Fit, Span};
 use super::pool::State;
 use super::region::Kind;
@@ -175,11 +173,9 @@ impl<O: Os> PageHeap<O> {
 
     /// Copies what had moved back to where it came from, which is still mapped and the block's own.
     fn copy_home(&self, moved: Span, home: usize, start: usize) {
-        let from: *const u8 = core::ptr::with_exposed_provenance(moved.start - home + start);
-        let to: *mut u8 = core::ptr::with_exposed_provenance_mut(moved.start);
-        // SAFETY: both ranges are mapped and ours alone: the source of a move stays mapped (contract of
-        // `move_pages`) and is part of the caller's block; the target is in transit (H1). They do not overlap.
-        unsafe { core::ptr::copy_nonoverlapping(from, to, moved.len) };
+        // Both ranges are mapped and ours alone: the source of a move stays mapped (contract of `move_pages`) and is
+        // part of the caller's block; the target is in transit (H1). They do not overlap.
+        self.os.copy(moved.start - home + start, moved.start, moved.len);
         if self.reenter().setup.wipes {
             self.os.wipe(moved.start - home + start, moved.len);
         }

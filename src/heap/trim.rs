@@ -74,7 +74,7 @@ impl<O: Os> PageHeap<O> {
                 inner.settle(span, State::Zero);
                 return;
             } else {
-                inner.retire(span);
+                self.retire(&mut inner, span);
                 return;
             }
         }
@@ -108,7 +108,9 @@ impl Inner {
     fn claim_closable<O: Os>(&mut self, below: &mut (usize, usize), os: &O) -> Option<Span> {
         /// The least that is worth a VMA of its own: the least step in which memory is opened.
         const LONG: usize = 32 << 20;
-        if !self.ensure_spare(os) {
+        // A heap that is told by its bounds can have one hole, and only this makes any in it.
+        let is_holed = self.setup.growth == super::Growth::Never && self.retired > 0;
+        if is_holed || !self.ensure_spare(os) {
             return None;
         }
         loop {

@@ -26,7 +26,7 @@ impl<O: Os> PageHeap<O> {
             free += span.len;
         });
         let mapped: usize = inner.regions.all().iter().map(|r| r.span.len).sum();
-        if free + inner.out + inner.transit + inner.retired != mapped {
+        if free + inner.out + inner.transit + inner.regions.holes() != mapped {
             crate::invariant::broken("H8: bytes are missing from the books");
         }
         if inner.pieces.spare() < inner.loose + SPLITS * inner.operations {

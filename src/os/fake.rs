@@ -10,10 +10,12 @@
 //! Never here: a stricter contract than the one that `Os` states.
 
 mod calls;
+mod cells;
 mod hooks;
 mod memory;
 mod plan;
 mod space;
+#[cfg(test)]
 mod tests;
 
 use std::ops::Range;
@@ -54,6 +56,8 @@ struct State {
     strain: Strain,
     environment: Vec<u8>,
     said: Vec<String>,
+    /// The name of the one file, and what is in it.
+    file: (String, Vec<u8>),
     vmas_max: usize,
     mapped_max: usize,
     /// Refuses to move a source of several VMAs, as kernels before 6.17 do.
@@ -69,7 +73,20 @@ impl Fake {
     /// with everything that Linux offers. Addresses start at a multiple of `len` rounded up to a power of two, or
     /// of a GiB if that is less.
     pub(crate) fn new(len: usize) -> Self {
-        let memory = Memory::new(len, len.next_power_of_two().clamp(CHUNK, 1 << 30));
+        Self::over(Memory::new(len, Self::align(len)))
+    }
+
+    /// The same with the content of its memory kept in short, a word for a granule: for what goes through the calls
+    /// alone. Its addresses start at `start` if they can.
+    pub(crate) fn in_short(len: usize, start: usize) -> Self {
+        Self::over(Memory::in_short(len, Self::align(len), start))
+    }
+
+    fn align(len: usize) -> usize {
+        len.next_power_of_two().clamp(CHUNK, 1 << 30)
+    }
+
+    fn over(memory: Memory) -> Self {
         let facts = Facts {
             page: 4 << 10,
             huge_page: CHUNK,
@@ -92,6 +109,7 @@ impl Fake {
             strain: Strain::default(),
             environment: Vec::new(),
             said: Vec::new(),
+            file: Default::default(),
             vmas_max: 65_530,
             mapped_max: usize::MAX,
             one_vma_moves: false,

@@ -12,6 +12,7 @@ mod files;
 mod hooks;
 mod host;
 mod limits;
+mod output;
 mod path;
 mod probe;
 mod room;
@@ -31,7 +32,7 @@ pub(crate) use usage::{Usage, fault_costs};
 
 use sys::{KeepErrno, errno, outcome, ptr};
 
-use super::{Facts, Huge, Os, Outcome, Room, Strain};
+use super::{Facts, Huge, Os, Outcome, Output, Room, Strain};
 use crate::error::Errno;
 use crate::sync::process::{AtomicBool, Ordering};
 use crate::sync::{Park, atomic::AtomicU32};
@@ -342,6 +343,28 @@ impl Os for Linux {
     fn resident_in_all(&self) -> Option<usize> {
         let _keep = KeepErrno::new();
         InUse::Resident.bytes()
+    }
+
+    fn process(&self) -> u32 {
+        // SAFETY: getpid reads and writes no memory.
+        unsafe { libc::getpid() }.cast_unsigned()
+    }
+
+    fn faults(&self) -> u64 {
+        let _keep = KeepErrno::new();
+        // SAFETY: all-zero is a valid `rusage`, and the kernel writes one there at most (O5).
+        unsafe {
+            let mut usage: libc::rusage = core::mem::zeroed();
+            if libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) == 0 { usage.ru_minflt as u64 } else { 0 }
+        }
+    }
+
+    fn create(&self, path: &core::ffi::CStr) -> Result<Output, Errno> {
+        output::create(path)
+    }
+
+    fn write_at(&self, file: &Output, at: u64, address: usize, len: usize) -> Outcome {
+        output::write_at(file, at, address, len)
     }
 
     fn now(&self) -> u64 {

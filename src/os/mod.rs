@@ -8,10 +8,13 @@
 //! said otherwise; what a call promises about zero-ness holds for every kernel, whatever it lacks.
 //! Never here: policy. Nothing in this layer decides whether a call is worth making.
 
+use core::ffi::CStr;
+
 use crate::error::Errno;
 use crate::sync::{Park, atomic::AtomicU32};
 
-#[cfg(all(test, not(loom)))]
+mod bytes;
+#[cfg(any(proof, all(test, not(loom))))]
 pub(crate) mod fake;
 pub(crate) mod fork;
 mod linux;
@@ -36,6 +39,17 @@ pub(crate) const CHUNK: usize = 2 << 20;
 
 /// What became of a call.
 pub(crate) type Outcome = Result<(), Errno>;
+
+/// A file that was opened for writing: its descriptor, and which file that was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Output {
+    pub(crate) descriptor: i32,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
+/// What [`Os::create`] answers where another process is writing the file (`EBUSY`).
+pub(crate) const BUSY: Errno = Errno(16);
 
 /// What huge-page advice a mapping gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,6 +189,23 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
         linux::wipe(addr, len);
     }
 
+    /// Writes zeros over a range that is ours, of any length.
+    #[inline]
+    fn zero(&self, addr: usize, len: usize) {
+        bytes::zero(addr, len);
+    }
+
+    /// Copies `len` bytes from one range of ours to another, of any length. They do not overlap.
+    #[inline]
+    fn copy(&self, from: usize, to: usize, len: usize) {
+        bytes::copy(from, to, len);
+    }
+
+    /// Whether the granule at `addr`, which is ours, reads as zero. Makes it resident.
+    fn is_zero(&self, addr: usize) -> bool {
+        bytes::is_zero(addr)
+    }
+
     /// Makes a range of whole granules resident that is ours, accessible, and whose content nobody needs: it may hold
     /// anything afterwards, but for ranges that read as zero, which still do. An error means that there is no memory for some of it.
     fn populate(&self, addr: usize, len: usize) -> Outcome {
@@ -202,6 +233,20 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     fn resident_in_all(&self) -> Option<usize> {
         None
     }
+
+    /// The number of this process.
+    fn process(&self) -> u32;
+
+    /// Page faults of this process so far that no device was waited for. A microsecond.
+    fn faults(&self) -> u64;
+
+    /// Opens a regular file for writing, made where it is missing, and empties it; [`BUSY`] if another process is
+    /// writing it so. It is never closed.
+    fn create(&self, path: &CStr) -> Result<Output, Errno>;
+
+    /// Writes `len` readable bytes at `address` into a file, from its byte `at` on. An error means that some of it may
+    /// be there, or that the descriptor is another file's by now, which nothing was written to.
+    fn write_at(&self, file: &Output, at: u64, address: usize, len: usize) -> Outcome;
 
     /// Nanoseconds of a clock that never goes back.
     fn now(&self) -> u64;

@@ -33,7 +33,7 @@ impl Default for Hooks {
 
 /// No further warm round starts after this much time in them: who is ten times slower than the best need not be known
 /// as well, and would take most of the time.
-const BUDGET_SECONDS: f64 = 1.0;
+const BUDGET_SECONDS: f64 = 0.6;
 /// Warm rounds that are run whatever they take.
 const ROUNDS_MIN: u32 = 3;
 

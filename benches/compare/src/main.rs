@@ -63,7 +63,8 @@ struct Run {
     /// Threads of each process [default: the processors it may use]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4096))]
     threads: Option<u16>,
-    /// Name of the record [default: the date, where everything is run in full; else none is written]
+    /// Name of the record; one that is there is added to, pattern by pattern [default: the date, where everything is
+    /// run in full; else none is written]
     #[arg(long)]
     record: Option<String>,
     /// Small sizes, and every byte checked: shows that all is right, not how fast it is
@@ -139,16 +140,18 @@ fn run(options: &Run) -> Result<(), Error> {
     let Chosen { patterns, peers, settings } = chosen(options)?;
     let record = compare::compare(&patterns, &peers, settings)?;
     let all = options.pattern.is_empty() && options.allocator.is_empty() && !options.quick;
-    let name = options.record.clone().or_else(|| all.then(|| fresh_name(&date())));
-    if let Some(name) = name {
-        let folder = records().join(&name);
-        record.write(&folder)?;
-        eprintln!("written: {}", folder.display());
-    }
     if all {
         print!("{}", tables::overview(&report::measured(&record, &patterns)));
     }
-    if options.quick && record.about.iter().any(|line| line.starts_with("failed")) {
+    let failed = record.about.iter().any(|line| line.starts_with("failed"));
+    let name = options.record.clone().or_else(|| all.then(|| fresh_name(&date())));
+    if let Some(name) = name {
+        let folder = records().join(&name);
+        let record = if folder.exists() { Record::read(&folder)?.joined(record) } else { record };
+        record.write(&folder)?;
+        eprintln!("written: {}", folder.display());
+    }
+    if options.quick && failed {
         return Err(Error::new("a pattern failed"));
     }
     Ok(())

@@ -3,8 +3,9 @@
 use std::alloc::Layout;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::draw::drawn;
 use super::model::{Live, Model};
-use super::ops::{Drive, Op, drawn, drive, finish, one};
+use super::ops::{Drive, Op, drive, finish, one};
 use super::{fake, times};
 use crate::config::Config;
 use crate::heap::{Span, Unit};

@@ -2,12 +2,13 @@
 //! fails. Nothing may be lost or handed out twice, contents stay, mappings of others stay untouched, and once the
 //! kernel is willing again everything is as good as new.
 
+use super::draw::{MOVES, drawn};
 use super::model::Model;
-use super::ops::{Drive, Op, drawn, drive, finish};
+use super::ops::{Drive, Op, drive, finish};
 use super::pattern::mix;
 use super::{fake, times};
 use crate::config::Config;
-use crate::os::fake::{Call, Fake, MoveFailure, PurgeFailure, RemapFailure, When};
+use crate::os::fake::{Call, Fake, PurgeFailure, RemapFailure, When};
 
 const MIB: usize = 1 << 20;
 const SPACE: usize = 2 << 30;
@@ -167,9 +168,6 @@ fn every_remapping_fails_once() {
         }
     }
 }
-
-const MOVES: [MoveFailure; 4] =
-    [MoveFailure::Clean, MoveFailure::UnmapsTarget, MoveFailure::MovesFirstPart, MoveFailure::LetsForeignIn];
 
 #[test]
 fn every_move_fails_once() {

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::pattern::{Pattern, WHOLE_MAX, assert_zero, mix};
 use crate::cache::Cache;
+use crate::cache::keeper::Watch;
 use crate::config::Config;
 use crate::geometry::Block;
 use crate::heap::{Span, State};
@@ -26,6 +27,10 @@ pub(super) trait World: Os + Clone {
     fn check_all(&self) {}
     /// Is told of memory of which every page is about to be read or written.
     fn expect_touches(&self, _p: usize, _len: usize) {}
+    /// The same kernel, if it keeps the content of memory in short.
+    fn in_short(&self) -> Option<&Fake> {
+        None
+    }
 }
 
 impl World for Linux {
@@ -67,6 +72,10 @@ impl World for Fake {
     fn expect_touches(&self, p: usize, len: usize) {
         self.populate(p, len);
     }
+
+    fn in_short(&self) -> Option<&Fake> {
+        self.is_in_short().then_some(self)
+    }
 }
 
 /// A live block.
@@ -102,6 +111,8 @@ pub(super) struct Model<O: World> {
     /// Whether null may be answered.
     pub(super) may_refuse: bool,
     refused: AtomicU64,
+    /// What the background thread remembers.
+    watch: Mutex<Watch>,
 }
 
 impl<O: World> Model<O> {
@@ -113,7 +124,12 @@ impl<O: World> Model<O> {
             live: Mutex::new(BTreeMap::new()),
             may_refuse: false,
             refused: AtomicU64::new(0),
+            watch: Mutex::default(),
         }
+    }
+
+    pub(super) fn watch(&self) -> MutexGuard<'_, Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn os(&self) -> &O {
@@ -170,7 +186,7 @@ impl<O: World> Model<O> {
             if whole || layout.size() <= WHOLE_MAX {
                 self.os().expect_touches(live.p, layout.size());
             }
-            assert_zero(live.p, layout.size(), whole);
+            self.check_zero(&live, layout.size(), whole);
         }
         if !self.writes_nothing(seed) {
             self.write(&mut live, seed);
@@ -185,7 +201,14 @@ impl<O: World> Model<O> {
 
     /// Writes a pattern into a block.
     pub(super) fn write(&self, live: &mut Live, seed: u64) {
-        let pattern = Pattern::new(live.p, live.layout.size(), seed);
+        let pattern = match self.os().in_short() {
+            Some(os) => {
+                os.sow(live.p, live.layout.size(), seed);
+                live.pattern = Some(Pattern::in_short(seed));
+                return;
+            }
+            None => Pattern::new(live.p, live.layout.size(), seed),
+        };
         if pattern.touches_all() {
             self.os().expect_touches(live.p, live.layout.size());
         }
@@ -195,10 +218,28 @@ impl<O: World> Model<O> {
 
     /// Checks what a block holds.
     pub(super) fn check(&self, live: &Live, context: &str) {
-        match live.pattern {
-            Some(pattern) => pattern.check(live.p, live.layout.size(), context),
-            None if live.zeroed => assert_zero(live.p, live.layout.size(), false),
-            None => {}
+        self.check_first(live, live.layout.size(), context);
+    }
+
+    /// Checks what is left of a block's content in its first `kept` bytes.
+    fn check_first(&self, live: &Live, kept: usize, context: &str) {
+        match (live.pattern, self.os().in_short()) {
+            (Some(pattern), None) => pattern.check(live.p, kept, context),
+            (Some(pattern), Some(os)) => {
+                if let Some(other) = os.find_other(live.p, kept, pattern.seed()) {
+                    panic!("{context}: {live:x?}, {kept:#x} bytes kept: {other:#x} is another's");
+                }
+            }
+            (None, _) if live.zeroed => self.check_zero(live, kept, false),
+            (None, _) => {}
+        }
+    }
+
+    /// Checks that the first `len` bytes of a block read as zero.
+    fn check_zero(&self, live: &Live, len: usize, whole: bool) {
+        match self.os().in_short() {
+            Some(os) => assert!(os.is_zero(live.p, len), "stale memory in {live:x?}"),
+            None => assert_zero(live.p, len, whole),
         }
     }
 
@@ -224,11 +265,7 @@ impl<O: World> Model<O> {
         live.p = p.expose_provenance();
         live.layout = new;
         self.enter(live);
-        if let Some(pattern) = live.pattern {
-            pattern.check(live.p, kept, "after it was resized");
-        } else if live.zeroed {
-            assert_zero(live.p, kept, false);
-        }
+        self.check_first(live, kept, "after it was resized");
         // What it grew by holds anything.
         live.zeroed = false;
         live.pattern = None;

@@ -1,16 +1,16 @@
-//! The one type of operations, how they are drawn, and the driver that does a sequence of them with one thread.
+//! The one type of operations, and the driver that does a sequence of them with one thread.
+//!
+//! Where they come from: proptest draws and shrinks them (`draw`), bytes spell them (`spell`), and stories list them.
 
 use std::alloc::Layout;
 
-use proptest::prelude::*;
-use proptest::strategy::ValueTree;
-use proptest::test_runner::{Config as Runs, RngAlgorithm, TestRng, TestRunner};
-
 use super::model::{Live, Model, World};
 use super::pattern::mix;
+use crate::cache::SHARD;
+use crate::os::fake::{Call, Fake, MoveFailure, PurgeFailure, RemapFailure, When};
+use crate::os::{Linux, Room};
 
 const KIB: usize = 1 << 10;
-const MIB: usize = 1 << 20;
 
 /// What is done with a cache. Blocks are named by any number, modulo how many there are.
 #[derive(Clone, Copy, Debug)]
@@ -50,74 +50,55 @@ pub(super) enum Op {
     Fork,
     /// The thread forks, and goes on in the child.
     ForkChild,
+    /// What follows is done as by a thread that has this shard.
+    As {
+        shard: usize,
+    },
+    /// The background thread looks once.
+    Keep,
+    /// Time passes.
+    Pass {
+        nanoseconds: u64,
+    },
+    /// The host has so many bytes left, of a GiB.
+    Press {
+        left: usize,
+    },
+    /// Calls of a kind, or of all, fail: once, or from time to time.
+    Fail {
+        call: Option<Call>,
+        when: When,
+    },
+    /// How they fail from now on.
+    Manner {
+        moves: MoveFailure,
+        remaps: RemapFailure,
+        purges: PurgeFailure,
+        one_vma: bool,
+    },
+    /// The kernel has no more than so many VMAs.
+    Vmas {
+        max: usize,
+    },
+    /// The kernel is willing again.
+    Relent,
 }
 
-/// What a kernel can be told to do in the middle of a sequence.
+/// A kernel that can be told what to do in the middle of a sequence; the real one cannot.
 pub(super) trait Hooks: World {
-    /// Takes softened memory; `free` says whether a granule is part of no block.
-    fn take_softened(&self, free: &mut dyn FnMut(usize) -> bool);
+    fn fake(&self) -> Option<&Fake>;
 }
 
-impl Hooks for crate::os::Linux {
-    fn take_softened(&self, _: &mut dyn FnMut(usize) -> bool) {}
-}
-
-impl Hooks for crate::os::fake::Fake {
-    fn take_softened(&self, free: &mut dyn FnMut(usize) -> bool) {
-        self.reclaim(free);
+impl Hooks for Linux {
+    fn fake(&self) -> Option<&Fake> {
+        None
     }
 }
 
-/// Sizes in bytes, mostly short, from 64 KiB on.
-pub(super) fn sizes(max: usize) -> impl Strategy<Value = usize> + Clone {
-    let within = move |from: usize, to: usize| (from.min(max)..=to.min(max)).boxed();
-    // Round sizes are what programs ask for, and where lengths and chunks begin and end.
-    let round = (0..16_usize, 1..=4_usize, -1..=1_isize).prop_map(move |(k, n, off)| {
-        (n * ((64 * KIB) << k)).saturating_add_signed(off * 4096).clamp(64 * KIB, max)
-    });
-    prop_oneof![
-        6 => within(64 * KIB, 2 * MIB),
-        4 => within(2 * MIB, 8 * MIB),
-        3 => within(8 * MIB, 64 * MIB),
-        1 => within(64 * MIB, 1024 * MIB),
-        4 => round,
-    ]
-}
-
-/// Alignments, mostly those of numbers, up to 2 MiB and rarely up to 1 GiB.
-fn aligns(max: usize) -> impl Strategy<Value = usize> + Clone {
-    prop_oneof![
-        8 => (0..7_u32).prop_map(|k| 1_usize << k),
-        4 => (7..22_u32).prop_map(|k| 1_usize << k),
-        1 => (22..31_u32).prop_map(move |k| (1_usize << k).min(max)),
-    ]
-}
-
-/// Operations on blocks of up to `max` bytes.
-pub(super) fn ops(max: usize, align_max: usize, fork_child: bool) -> impl Strategy<Value = Op> + Clone {
-    let which = any::<u16>().prop_map(usize::from);
-    prop_oneof![
-        20 => (sizes(max), aligns(align_max), prop::bool::weighted(0.35))
-            .prop_map(|(size, align, zeroed)| Op::Allocate { size, align, zeroed }),
-        6 => (which.clone(), sizes(max)).prop_map(|(which, size)| Op::Resize { which, size }),
-        6 => (which.clone(), 64..1024_usize).prop_map(|(which, share)| Op::Scale { which, share }),
-        14 => which.prop_map(|which| Op::Free { which }),
-        2 => (1..4_usize).prop_map(|nth| Op::FreeEvery { nth }),
-        1 => Just(Op::Soften),
-        1 => Just(Op::Reclaim),
-        1 => Just(Op::Release),
-        1 => Just(Op::Drain),
-        1 => Just(Op::Fork),
-        1 => Just(if fork_child { Op::ForkChild } else { Op::Fork }),
-    ]
-}
-
-/// A sequence of operations that is the same each time.
-pub(super) fn drawn(seed: u64, len: usize, max: usize) -> Vec<Op> {
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[mix(seed).to_le_bytes(); 4].concat());
-    let mut runner = TestRunner::new_with_rng(Runs::default(), rng);
-    let strategy = prop::collection::vec(ops(max, 4 * MIB, false), len);
-    strategy.new_tree(&mut runner).expect("nothing is filtered").current()
+impl Hooks for Fake {
+    fn fake(&self) -> Option<&Fake> {
+        Some(self)
+    }
 }
 
 /// How a sequence is driven.
@@ -197,14 +178,6 @@ pub(super) fn one<O: Hooks>(model: &Model<O>, op: Op, blocks: &mut Vec<Live>, li
             }
         }
         Op::Soften => drop(model.cache.soften()),
-        Op::Reclaim => {
-            let mut spans: Vec<_> = blocks.iter().map(Live::block).collect();
-            spans.sort_by_key(|s| s.start);
-            model.os().take_softened(&mut |granule| {
-                let at = spans.partition_point(|s| s.start <= granule);
-                at == 0 || spans[at - 1].end() <= granule
-            });
-        }
         Op::Release => drop(model.cache.release()),
         Op::Drain => drop(model.cache.drain()),
         Op::Fork => {
@@ -215,15 +188,55 @@ pub(super) fn one<O: Hooks>(model: &Model<O>, op: Op, blocks: &mut Vec<Live>, li
             model.cache.before_fork();
             model.cache.after_fork_in_child();
         }
+        Op::As { shard } => SHARD.set(shard + 1),
+        Op::Keep => drop(model.cache.keep_once(&mut model.watch())),
+        _ => {
+            if let Some(os) = model.os().fake() {
+                tell(os, op, blocks);
+            }
+        }
+    }
+}
+
+/// Tells a fake kernel what it shall be like.
+fn tell(os: &Fake, op: Op, blocks: &[Live]) {
+    match op {
+        Op::Reclaim => {
+            let mut spans: Vec<_> = blocks.iter().map(Live::block).collect();
+            spans.sort_by_key(|s| s.start);
+            os.reclaim(|granule| {
+                let at = spans.partition_point(|s| s.start <= granule);
+                at == 0 || spans[at - 1].end() <= granule
+            });
+        }
+        Op::Pass { nanoseconds } => os.pass(nanoseconds),
+        Op::Press { left } => os.set_room(Some(Room { limit: 1 << 30, left })),
+        Op::Fail { call, when } => os.fail(call, when, libc::ENOMEM),
+        Op::Manner { moves, remaps, purges, one_vma } => {
+            os.fail_moves_by(moves);
+            os.fail_remaps_by(remaps);
+            os.fail_purges_by(purges);
+            os.refuse_moves_of_several_vmas(one_vma);
+        }
+        Op::Vmas { max } => os.limit_vmas(max),
+        Op::Relent => {
+            os.fail_no_more();
+            os.limit_vmas(usize::MAX);
+            os.set_room(None);
+        }
+        _ => unreachable!("{op:?} is done with the cache"),
     }
 }
 
 /// Frees blocks until `size` more bytes may be live.
 fn make_room<O: World>(model: &Model<O>, blocks: &mut Vec<Live>, live_max: usize, size: usize) {
     let mut live: usize = blocks.iter().map(|b| b.layout.size()).sum();
-    while live + size > live_max && !blocks.is_empty() {
-        let oldest = blocks.remove(0);
-        live -= oldest.layout.size();
-        model.free(oldest);
+    let mut oldest = 0;
+    while live + size > live_max && oldest < blocks.len() {
+        live -= blocks[oldest].layout.size();
+        oldest += 1;
+    }
+    for live in blocks.drain(..oldest) {
+        model.free(live);
     }
 }

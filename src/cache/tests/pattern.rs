@@ -35,6 +35,8 @@ enum Kind {
     /// The offset of the first word, and the step.
     Words(usize, usize),
     Ends,
+    /// Kept by the kernel.
+    InShort,
 }
 
 /// splitmix64.
@@ -70,6 +72,15 @@ impl Pattern {
             _ => Kind::Words(p.wrapping_neg() % step, step),
         };
         Self { seed, len, kind }
+    }
+
+    /// A pattern that the kernel writes and compares.
+    pub(super) const fn in_short(seed: u64) -> Self {
+        Self { seed, len: 0, kind: Kind::InShort }
+    }
+
+    pub(super) const fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// Whether a word or more lies in every page.
@@ -117,7 +128,7 @@ impl Pattern {
         let (first, step) = match self.kind {
             Kind::Whole => (0, PAGE),
             Kind::Words(first, step) => (first, step),
-            Kind::Ends => (self.len, PAGE),
+            Kind::Ends | Kind::InShort => (self.len, PAGE),
         };
         let last = self.len - 8;
         // Words do not overlap: those that would reach into the last one are left out.

@@ -5,8 +5,9 @@
 
 use std::alloc::Layout;
 
+use super::draw::drawn;
 use super::model::{Live, Model};
-use super::ops::{Op, drawn, finish, one};
+use super::ops::{Op, finish, one};
 use super::pattern::mix;
 use super::{fake, times};
 use crate::cache::STACKS_SHARE;
@@ -351,4 +352,18 @@ fn the_rest_of_the_process_is_not_measured_at_every_tick() {
         os.pass(2_000_000);
     }
     assert_eq!(os.calls(crate::os::fake::Call::Anonymous), 4);
+}
+
+/// Hot runs of 4 MiB held three of these and a megabyte that no block fitted, so that fresh memory had to be faulted in
+/// every round and as much given up.
+#[test]
+fn blocks_of_one_length_leave_no_ends_of_hot_runs() {
+    let os = fake(2 << 30);
+    let model = Model::new(os.clone(), 512 * MIB, Config::new());
+    for _ in 0..40 {
+        let blocks: Vec<Live> = (0..64).map(|_| touched(&model, MIB)).collect();
+        blocks.into_iter().for_each(|live| model.free(live));
+    }
+    assert!(fresh(&model) <= 70 << 20, "{} MiB for 64", fresh(&model) >> 20);
+    finish(&model, Vec::new(), true);
 }

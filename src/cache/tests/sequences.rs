@@ -5,8 +5,9 @@ use std::fmt::Debug;
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, FileFailurePersistence, TestError, TestRunner};
 
+use super::draw::{failing_ops, ops};
 use super::model::Model;
-use super::ops::{Drive, Op, drive, finish, ops};
+use super::ops::{Drive, Op, drive, finish, one};
 use super::{fake, times};
 use crate::config::{Config, Moves};
 use crate::os::Linux;
@@ -107,6 +108,22 @@ fn sequences_over_kernels_of_larger_pages_match_the_model() {
         Ok(())
     });
     run(result, |((_, ops, _), ..)| ops);
+}
+
+#[test]
+fn sequences_over_a_kernel_that_refuses_now_and_then_match_the_model() {
+    let sequences =
+        (configs(), prop::collection::vec(failing_ops(64 * MIB, 8 * MIB), 1..LENGTH), any::<u64>());
+    let result = runner(CASES * 2).run(&sequences, |(config, ops, seed)| {
+        let os = fake(2 << 30);
+        let mut model = Model::new(os.clone(), 512 * MIB, config);
+        model.may_refuse = true;
+        let left = drive(&model, &ops, Drive { live_max: 200 * MIB, audit_every: 16, seed });
+        one(&model, Op::Relent, &mut Vec::new(), 0, 0);
+        finish(&model, left, true);
+        Ok(())
+    });
+    run(result, |(_, ops, _)| ops);
 }
 
 #[test]

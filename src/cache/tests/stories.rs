@@ -2,12 +2,12 @@
 
 use std::alloc::Layout;
 
-use super::fake;
 use super::model::{Live, Model};
 use super::ops::{Drive, Op, drive, finish, one};
+use super::{fake, fake_in_short};
 use crate::config::{Config, Moves};
 use crate::os::CHUNK;
-use crate::os::fake::{Call, Fake, When};
+use crate::os::fake::{Call, Fake, MoveFailure, RemapFailure, When};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -105,6 +105,68 @@ fn a_growing_block_was_moved_into_a_plain_mapping_which_keeps_no_record_of_it() 
     one(&model, Op::Resize { which: 2, size: MIB }, &mut blocks, 1 << 30, 0);
     model.cache.release();
     one(&model, Op::Resize { which: 0, size: 40 * MIB }, &mut blocks, 1 << 30, 0);
+    model.audit(true);
+    finish(&model, blocks, true);
+}
+
+#[test]
+fn a_plain_mapping_came_to_lie_in_a_hole_of_the_reservation_whose_rest_was_nobodys_then() {
+    let os = fake_in_short(2 << 30, 0);
+    let mut model = Model::new(os.clone(), 256 * MIB, Config::new());
+    model.may_refuse = true;
+    let ops = [allocate(90 * MIB, 8, false), allocate(MIB, 8, false)];
+    let mut blocks = drive(&model, &ops, QUIET);
+    os.fail(Call::Reserve, When::From(1), libc::ENOMEM);
+    os.fail(Call::Move, When::Nth(1), libc::ENOMEM);
+    os.fail_moves_by(MoveFailure::LetsForeignIn);
+    one(&model, Op::Resize { which: 0, size: 100 * MIB }, &mut blocks, 1 << 30, 0);
+    assert_eq!(os.retired().len(), 1, "a target was lost, and somebody else is in the middle of it");
+    let hole = os.retired()[0].clone();
+    // Others take what lies lower, and the hole's first half; its second is where the next mapping comes to lie.
+    while os.map_foreign(None, 32 * MIB).unwrap() < hole.start {}
+    let before = os.retired();
+    while os.retired() == before {
+        one(&model, allocate(16 * MIB, 8, false), &mut blocks, 1 << 30, 0);
+        assert!(blocks.len() < 60, "the hole is used at last");
+    }
+    model.audit(true);
+    one(&model, Op::FreeEvery { nth: 2 }, &mut blocks, 1 << 30, 0);
+    model.audit(true);
+    finish(&model, blocks, true);
+}
+
+#[test]
+fn a_block_in_a_hole_of_the_small_pages_was_taken_for_one_of_them() {
+    let os = fake_in_short(4 << 30, 0);
+    let model = Model::new(os.clone(), 256 * MIB, Config::new());
+    // Blocks of this length are learned to be hardly touched, and come from small pages.
+    for _ in 0..8 {
+        let block = untouched(&model, 48 * MIB, true);
+        model.free(block);
+    }
+    let block = untouched(&model, 48 * MIB, true);
+    assert!(model.cache.is_thin(block.block()), "served in small pages");
+    os.fail(Call::Close, When::From(1), libc::ENOMEM);
+    os.fail(Call::Plug, When::From(1), libc::EEXIST);
+    os.fail_remaps_by(RemapFailure::Unmaps);
+    model.free(block);
+    for _ in 0..3 {
+        model.cache.release();
+    }
+    let holes = os.retired();
+    os.fail_no_more();
+    os.fail(Call::Reserve, When::From(1), libc::ENOMEM);
+    let thin_hole = |p: usize| holes.iter().any(|hole| hole.contains(&p));
+    assert!(
+        holes.iter().any(|hole| model.cache.thin.books().retired > 0 && hole.start > 0),
+        "lost of the small pages"
+    );
+    while os.map_foreign(None, 64 * MIB).is_some_and(|at| !thin_hole(at)) {}
+    let mut blocks = Vec::new();
+    while blocks.last().is_none_or(|last: &Live| !thin_hole(last.p)) {
+        one(&model, allocate(12 * MIB, 8, false), &mut blocks, 1 << 30, 0);
+        assert!(blocks.len() < 60, "the hole is used at last");
+    }
     model.audit(true);
     finish(&model, blocks, true);
 }

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use super::draw::drawn;
 use super::model::{Live, Model};
-use super::ops::{Hooks, Op, drawn, one};
+use super::ops::{Hooks, Op, one};
 use super::pattern::mix;
 use super::{fake, times};
 use crate::config::{Config, Moves};

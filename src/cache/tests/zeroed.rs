@@ -132,7 +132,7 @@ fn zeroed_after_softening_and_what_the_kernel_took_of_it() {
                 model.cache.soften();
                 let mut seen = 0;
                 let spans: Vec<_> = blocks.iter().map(Live::block).collect();
-                model.os().take_softened(&mut |granule| {
+                model.os().reclaim(|granule| {
                     seen += 1;
                     nth > 0 && seen % nth == 0 && !spans.iter().any(|s| (s.start..s.end()).contains(&granule))
                 });

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::space::{Access, Attributes};
 use super::{Call, Fake, PurgeFailure, violation};
 use crate::error::Errno;
-use crate::os::{CHUNK, Facts, Huge, Linux, Os, Outcome, Room, Strain};
+use crate::os::{CHUNK, Facts, GRANULE, Huge, Linux, Os, Outcome, Output, Room, Strain};
 use crate::sync::{Park, atomic::AtomicU32};
 
 const fn is_open(a: &Attributes) -> bool {
@@ -81,7 +81,7 @@ impl Os for Fake {
         state.begin(Call::Unmap, &range)?;
         state.space.remove(&range);
         state.softened.remove(&range);
-        self.memory().drop_pages(&range);
+        self.memory().unmap(&range);
         Ok(())
     }
 
@@ -209,6 +209,28 @@ impl Os for Fake {
         Some(if state.facts.residency { self.memory().resident(&range) } else { len })
     }
 
+    fn zero(&self, addr: usize, len: usize) {
+        self.memory().zero(&(addr..addr + len));
+    }
+
+    fn copy(&self, from: usize, to: usize, len: usize) {
+        self.memory().copy_bytes(&(from..from + len), to);
+    }
+
+    fn is_zero(&self, addr: usize) -> bool {
+        match self.memory().cells() {
+            Some(cells) => cells.is_all(&(addr..addr + GRANULE), 0),
+            None => Linux.is_zero(addr),
+        }
+    }
+
+    fn wipe(&self, addr: usize, len: usize) {
+        match self.memory().cells() {
+            Some(_) => self.zero(addr, len),
+            None => Linux.wipe(addr, len),
+        }
+    }
+
     fn wait_for(&self, word: &AtomicU32, expected: u32, nanoseconds: u64) {
         Linux.wait_for(word, expected, nanoseconds);
     }
@@ -224,6 +246,36 @@ impl Os for Fake {
         let beside = state.beside?;
         drop(state);
         Some(beside + self.resident_bytes())
+    }
+
+    fn process(&self) -> u32 {
+        4021
+    }
+
+    fn faults(&self) -> u64 {
+        0
+    }
+
+    fn create(&self, path: &std::ffi::CStr) -> Result<Output, Errno> {
+        let mut state = self.state();
+        if let Some(errno) = state.plans.begin(Call::Create) {
+            return Err(errno);
+        }
+        state.file = (path.to_str().expect("a test's path is text").to_owned(), Vec::new());
+        Ok(Output { descriptor: 3, device: 1, inode: 2 })
+    }
+
+    fn write_at(&self, file: &Output, at: u64, address: usize, len: usize) -> Outcome {
+        assert_eq!(file.descriptor, 3, "the one file");
+        let mut state = self.state();
+        if let Some(errno) = state.plans.begin(Call::Write) {
+            return Err(errno);
+        }
+        let at = usize::try_from(at).expect("a short file");
+        let bytes = &mut state.file.1;
+        bytes.resize(bytes.len().max(at + len), 0);
+        bytes[at..at + len].copy_from_slice(&super::memory::bytes(address, len));
+        Ok(())
     }
 
     fn now(&self) -> u64 {

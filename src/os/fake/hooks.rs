@@ -94,6 +94,11 @@ impl Fake {
         self.0.clock.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
+    /// The name of the file that was opened, and what is in it.
+    pub(crate) fn file(&self) -> (String, Vec<u8>) {
+        self.state().file.clone()
+    }
+
     /// The lines written to standard error so far; forgets them.
     pub(crate) fn said(&self) -> Vec<String> {
         std::mem::take(&mut self.state().said)
@@ -149,16 +154,42 @@ impl Fake {
         let mut state = self.state();
         let mut taken = 0;
         for range in state.softened.all().collect::<Vec<_>>() {
-            for granule in range.step_by(GRANULE) {
-                if free(granule) {
-                    let page = granule..granule + GRANULE;
-                    self.memory().drop_pages(&page);
-                    state.softened.remove(&page);
-                    taken += page.len();
+            let mut at = range.start;
+            while at < range.end {
+                // As much as is free in a row.
+                let start = at;
+                while at < range.end && free(at) {
+                    at += GRANULE;
                 }
+                if at > start {
+                    self.memory().drop_pages(&(start..at));
+                    state.softened.remove(&(start..at));
+                    taken += at - start;
+                }
+                at += GRANULE;
             }
         }
         taken
+    }
+}
+
+/// Content that is kept in short.
+impl Fake {
+    /// Whether it is.
+    pub(crate) fn is_in_short(&self) -> bool {
+        self.memory().cells().is_some()
+    }
+
+    /// Writes a pattern over the granules that begin in a range.
+    pub(crate) fn sow(&self, addr: usize, len: usize, seed: u64) {
+        if let Some(cells) = self.memory().cells() {
+            cells.sow(&(addr..addr + len), seed);
+        }
+    }
+
+    /// Finds the first granule of a range that does not hold what was sown.
+    pub(crate) fn find_other(&self, addr: usize, len: usize, seed: u64) -> Option<usize> {
+        self.memory().cells()?.find_other(&(addr..addr + len), seed)
     }
 }
 

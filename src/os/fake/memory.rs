@@ -11,7 +11,8 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::os::{CHUNK, GRANULE};
+use super::cells::Cells;
+use crate::os::{CHUNK, GRANULE, Linux, Os};
 
 /// Bytes that the standard allocator serves from calloc: asked for at a larger alignment they would be zeroed
 /// by hand, and so be resident.
@@ -22,6 +23,10 @@ pub(super) struct Memory {
     block: *mut u8,
     layout: Layout,
     range: Range<usize>,
+    /// The content, where it is kept in short: then what the bytes hold is nobody's business.
+    cells: Option<Cells>,
+    /// Whether it was mapped at a place of its own.
+    is_mapped: bool,
 }
 
 // SAFETY: an allocation of ours alone; whoever reads or writes it through its address synchronises as with any
@@ -40,9 +45,62 @@ impl Memory {
             handle_alloc_error(layout);
         }
         let start = block.expose_provenance().next_multiple_of(align);
-        let memory = Self { block, layout, range: start..start + len };
+        let memory = Self { block, layout, range: start..start + len, cells: None, is_mapped: false };
         memory.without_huge_pages();
         memory
+    }
+
+    /// The same with its content kept in short, at `start` if that is free: what depends on addresses is then the same each
+    /// time. Real is only what its user maps for its own records.
+    pub(super) fn in_short(len: usize, align: usize, start: usize) -> Self {
+        let mut memory = Self::at(len, start).unwrap_or_else(|| Self::new(len, align));
+        memory.cells = Some(Cells::new(&memory.range));
+        memory
+    }
+
+    /// Maps `len` bytes at `start`, if nothing is there.
+    fn at(len: usize, start: usize) -> Option<Self> {
+        let hint = std::ptr::with_exposed_provenance_mut(start);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        // SAFETY: maps over nothing, whatever the kernel makes of the flags.
+        let block = unsafe { libc::mmap(hint, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        if block == libc::MAP_FAILED {
+            return None;
+        }
+        let layout = Layout::from_size_align(len, PLAIN_ALIGN).ok()?;
+        let range = block.expose_provenance()..block.addr() + len;
+        let memory = Self { block: block.cast(), layout, range, cells: None, is_mapped: true };
+        memory.without_huge_pages();
+        // An old kernel takes the address for a hint.
+        (block.addr() == start).then_some(memory)
+    }
+
+    pub(super) fn cells(&self) -> Option<&Cells> {
+        self.cells.as_ref()
+    }
+
+    /// Writes zeros, of any length.
+    pub(super) fn zero(&self, range: &Range<usize>) {
+        match &self.cells {
+            Some(cells) => cells.fill(range, 0),
+            None => Linux.zero(range.start, range.len()),
+        }
+    }
+
+    /// Copies bytes, of any length.
+    pub(super) fn copy_bytes(&self, from: &Range<usize>, to: usize) {
+        match &self.cells {
+            Some(cells) => cells.copy(from, to),
+            None => Linux.copy(from.start, to, from.len()),
+        }
+    }
+
+    /// Drops the pages of a range that is not mapped any more.
+    pub(super) fn unmap(&self, range: &Range<usize>) {
+        if let Some(cells) = &self.cells {
+            cells.fill(range, 0);
+        }
+        self.drop_real_pages(range);
     }
 
     pub(super) fn range(&self) -> Range<usize> {
@@ -66,6 +124,13 @@ impl Memory {
 
     /// Makes `range` zero, and absent where the host lets us.
     pub(super) fn drop_pages(&self, range: &Range<usize>) {
+        match &self.cells {
+            Some(cells) => cells.fill(range, 0),
+            None => self.drop_real_pages(range),
+        }
+    }
+
+    fn drop_real_pages(&self, range: &Range<usize>) {
         if range.is_empty() {
             return;
         }
@@ -81,7 +146,7 @@ impl Memory {
     /// Makes `range` resident, all of which is about to be touched: whole chunks by huge pages, for a tenth of what
     /// their faults cost. Does nothing but save time, so whatever fails is passed over.
     pub(super) fn populate(&self, range: &Range<usize>) {
-        if cfg!(miri) || host_page() != GRANULE {
+        if cfg!(miri) || self.cells.is_some() || host_page() != GRANULE {
             return;
         }
         let within = |unit: usize| range.start.next_multiple_of(unit)..range.end / unit * unit;
@@ -98,6 +163,9 @@ impl Memory {
 
     /// Copies what is resident of `from` to `to`, which is zero.
     pub(super) fn copy(&self, from: &Range<usize>, to: usize) {
+        if let Some(cells) = &self.cells {
+            return cells.copy(from, to);
+        }
         self.each_resident(from, |page| {
             let start = to + (page.start - from.start);
             self.populate(&(start..start + page.len()));
@@ -109,6 +177,9 @@ impl Memory {
 
     /// How many bytes of `range` are resident.
     pub(super) fn resident(&self, range: &Range<usize>) -> usize {
+        if let Some(cells) = &self.cells {
+            return cells.resident(range);
+        }
         let mut bytes = 0;
         self.each_resident(range, |page| bytes += page.len());
         bytes
@@ -116,6 +187,9 @@ impl Memory {
 
     /// Whether `range` reads as zero; absent memory does.
     pub(super) fn is_zero(&self, range: &Range<usize>) -> bool {
+        if let Some(cells) = &self.cells {
+            return cells.is_all(range, 0);
+        }
         let mut zero = true;
         self.each_resident(range, |page| zero &= self.is_all(&page, 0));
         zero
@@ -155,6 +229,9 @@ impl Memory {
 
     /// Makes `range` resident by writing every granule of it back as it is.
     pub(super) fn touch(&self, range: &Range<usize>) {
+        if self.cells.is_some() {
+            return;
+        }
         for at in range.clone().step_by(GRANULE) {
             let byte = self.ptr(at);
             // SAFETY: an open byte of ours; atomic, since another thread may use the block.
@@ -167,17 +244,29 @@ impl Memory {
 
     /// Fills `range` with `byte`.
     pub(super) fn fill(&self, range: &Range<usize>, byte: u8) {
+        if let Some(cells) = &self.cells {
+            return cells.fill(range, byte.into());
+        }
         // SAFETY: a range that no block lies in.
         unsafe { self.ptr(range.start).write_bytes(byte, range.len()) };
     }
 
     /// Whether all of `range` is `byte`.
     pub(super) fn is_all(&self, range: &Range<usize>, byte: u8) -> bool {
+        if let Some(cells) = &self.cells {
+            return cells.is_all(range, byte.into());
+        }
         // SAFETY: a range inside an allocation of ours that nobody writes now.
         let bytes = unsafe { std::slice::from_raw_parts(self.ptr(range.start), range.len()) };
         // Each byte is the one before it: a comparison of memory, quick even where nothing is optimised.
         bytes.split_first().is_none_or(|(&first, rest)| first == byte && *rest == bytes[..rest.len()])
     }
+}
+
+/// What lies at an address, anywhere.
+pub(super) fn bytes(address: usize, len: usize) -> Vec<u8> {
+    // SAFETY: whoever passes a range to a call of `Os` holds it (O2).
+    unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), len) }.to_vec()
 }
 
 fn host_page() -> usize {
@@ -190,7 +279,13 @@ fn host_page() -> usize {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout, freed once.
-        unsafe { dealloc(self.block, self.layout) };
+        // SAFETY: mapped in `at`, or allocated in `new`, with this layout; given back once.
+        unsafe {
+            if self.is_mapped {
+                libc::munmap(self.block.cast(), self.layout.size());
+            } else {
+                dealloc(self.block, self.layout);
+            }
+        }
     }
 }
