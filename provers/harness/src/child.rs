@@ -90,11 +90,11 @@ fn become_child(choice: Choice) -> Result<(), Error> {
 fn one_round<P: Prover>(prover: &P, round: u32) -> Result<Round, Error> {
     let before = Usage::now();
     let start = Instant::now();
-    let proof = black_box(made(prover)?);
+    let proof = black_box(zk_nalloc::phase_named("prove", || made(prover))?);
     let seconds = start.elapsed().as_secs_f64();
     let spent = Usage::now().since(before);
     let start = Instant::now();
-    prover.verify(&proof)?;
+    zk_nalloc::phase_named("verify", || prover.verify(&proof))?;
     Ok(Round {
         round,
         seconds,
