@@ -6,12 +6,14 @@
 //!
 //! Invariants: nothing here allocates or blocks; a phase that is never ended costs its place and nothing else.
 
+mod event;
 mod open;
 mod reading;
 mod report;
 mod table;
 
 use crate::global::ENGINE;
+use event::{Event, event};
 use open::Open;
 
 pub use report::{PhaseReport, Phases, phases};
@@ -204,14 +206,15 @@ pub fn end_phase() {
 fn begin(line: usize) -> Open {
     let began = reading::now();
     let place = ENGINE.peaks().watch(began.live);
-    let traced = ENGINE.trace_phase_begins(table::line(line).name());
-    Open { line, place, began, traced }
+    let open = Open { line, place, began };
+    event(Event::Begins, &open, table::line(line).name());
+    open
 }
 
 fn end(open: Open) {
     let line = table::line(open.line);
     let ended = reading::now();
-    ENGINE.trace_phase_ends(open.traced);
+    event(Event::Ends, &open, line.name());
     let Some(place) = open.place else {
         table::missed();
         return;

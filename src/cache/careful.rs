@@ -155,16 +155,18 @@ impl<O: Os> Cache<O> {
         }
     }
 
-    /// Records that a phase begins, and gives the number to end it by; 0 where nothing is recorded. Before the first large
-    /// request nothing is.
-    pub(crate) fn trace_phase_begins(&self, name: &str) -> u64 {
-        if self.is_traced() { self.trace.phase_begins(self.os(), name) } else { 0 }
+    /// Records that a phase begins. Before the first large request nothing is recorded.
+    pub(crate) fn trace_phase_begins(&self, phase: u64, name: &str) {
+        if self.is_traced() {
+            self.trace.phase_begins(self.os(), phase, name);
+        }
     }
 
-    /// Records that a phase ends, on whatever thread; 0 is none.
-    pub(crate) fn trace_phase_ends(&self, phase: u64) {
-        if phase != 0 {
-            self.trace.phase_ends(self.os(), phase);
+    /// Records that a phase ends, on whatever thread.
+    pub(crate) fn trace_phase_ends(&self, phase: u64, name: &str) {
+        if self.is_traced() {
+            self.trace.phase_ends(self.os(), phase, name);
+            self.trace_sample();
         }
     }
 

@@ -19,7 +19,6 @@ struct Place {
     minor: AtomicU64,
     major: AtomicU64,
     resident_max: AtomicU64,
-    traced: AtomicU64,
 }
 
 static OPEN: [Place; PLACES] = [const {
@@ -32,7 +31,6 @@ static OPEN: [Place; PLACES] = [const {
         minor: AtomicU64::new(0),
         major: AtomicU64::new(0),
         resident_max: AtomicU64::new(0),
-        traced: AtomicU64::new(0),
     }
 }; PLACES];
 
@@ -52,8 +50,6 @@ pub(super) struct Open {
     /// Its place; `None` if it is not measured.
     pub(super) place: Option<usize>,
     pub(super) began: Reading,
-    /// Its number in the trace; 0 where there is none.
-    pub(super) traced: u64,
 }
 
 /// Leaves a phase to be ended by [`take`].
@@ -61,7 +57,6 @@ pub(super) fn leave(open: Open) {
     let Some(number) = open.place else {
         PLACELESS.fetch_add(1, Ordering::Relaxed);
         super::table::missed();
-        super::ENGINE.trace_phase_ends(open.traced);
         return;
     };
     let place = &OPEN[number];
@@ -73,7 +68,6 @@ pub(super) fn leave(open: Open) {
     put(&place.minor, open.began.minor);
     put(&place.major, open.began.major);
     put(&place.resident_max, open.began.resident_max);
-    put(&place.traced, open.traced);
     put(&place.order, ORDER.fetch_add(1, Ordering::Relaxed));
     // Release: pairs with the acquire in `take`, whose thread reads what is above.
     WAITING[number / 64].fetch_or(1 << (number % 64), Ordering::Release);
@@ -101,8 +95,7 @@ pub(super) fn take() -> Option<Open> {
                 resident_max: get(&place.resident_max),
                 live: 0,
             };
-            let line = get(&place.line) as usize;
-            return Some(Open { line, place: Some(number), began, traced: get(&place.traced) });
+            return Some(Open { line: get(&place.line) as usize, place: Some(number), began });
         }
     }
 }
