@@ -32,8 +32,11 @@ impl Granules {
 }
 
 /// One of the lengths that stacks of free blocks exist for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct SizeClass(pub(crate) u8);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SizeClass {
+    index: u8,
+    len: Granules,
+}
 
 /// Classes per doubling of the length: 6.25 % between neighbours. With the room for the colour that keeps
 /// the waste of a 64 KiB request under 12.5 %.
@@ -47,7 +50,7 @@ const CLASS_TOP: usize = CHUNK / GRANULE;
 
 impl SizeClass {
     /// How many classes there are.
-    pub(crate) const COUNT: usize = Self::of_at_least(CLASS_TOP + 1).0 as usize + 1;
+    pub(crate) const COUNT: usize = Self::of_at_least(CLASS_TOP + 1).index() + 1;
 
     /// The class whose blocks are exactly `len` long, which is a length that [`Block::of`] gave.
     #[inline]
@@ -56,18 +59,34 @@ impl SizeClass {
     }
 
     /// The class of blocks of at least `granules`, which are two at least and `CLASS_TOP + 1` at most.
+    ///
+    /// Lengths lie one granule above sixteenths of powers of two, because a power of two is what most requests are, and
+    /// the colour takes the granule.
     #[inline]
     const fn of_at_least(granules: usize) -> Self {
         let octave = octave(granules);
-        Self(((octave << STEPS_LOG2) as usize + ((granules - 2) >> octave)) as u8)
+        let step = (granules - 2) >> octave;
+        let len = Granules(((step + 1) << octave) + 1);
+        Self { index: ((octave << STEPS_LOG2) as usize + step) as u8, len }
     }
 
-    /// The length of this class's blocks. Lengths lie one granule above sixteenths of powers of two, because
-    /// a power of two is what most requests are, and the colour takes the granule.
+    /// The class of this index, which is under [`SizeClass::COUNT`].
+    pub(crate) const fn nth(index: usize) -> Self {
+        let octave = (index >> STEPS_LOG2).saturating_sub(1);
+        let len = Granules(((index - (octave << STEPS_LOG2) + 1) << octave) + 1);
+        Self { index: index as u8, len }
+    }
+
+    /// Its place among the classes, the shortest first.
+    #[inline]
+    pub(crate) const fn index(self) -> usize {
+        self.index as usize
+    }
+
+    /// The length of its blocks.
     #[inline]
     pub(crate) const fn len(self) -> Granules {
-        let octave = (self.0 >> STEPS_LOG2).saturating_sub(1) as usize;
-        Granules(((self.0 as usize - (octave << STEPS_LOG2) + 1) << octave) + 1)
+        self.len
     }
 }
 
@@ -84,6 +103,8 @@ pub(crate) struct Block {
     pub(crate) len: Granules,
     /// What its start must be a multiple of, in bytes: at least a granule.
     pub(crate) align: usize,
+    /// The class of its length, which is known by the way.
+    pub(crate) class: Option<SizeClass>,
 }
 
 impl Block {
@@ -99,13 +120,11 @@ impl Block {
         if granules > GRANULES_MAX {
             return None;
         }
-        let len = if granules <= CLASS_TOP + 1 {
-            let octave = octave(granules);
-            Granules(((((granules - 2) >> octave) + 1) << octave) + 1)
-        } else {
-            Granules(granules)
-        };
-        Some(Self { len, align })
+        if granules > CLASS_TOP + 1 {
+            return Some(Self { len: Granules(granules), align, class: None });
+        }
+        let class = SizeClass::of_at_least(granules);
+        Some(Self { len: class.len, align, class: Some(class) })
     }
 
     /// Where the block begins whose caller holds `pointer` (G3).
@@ -147,7 +166,7 @@ mod tests {
     fn classes_and_lengths_are_inverse_and_ascending() {
         let mut last = 0;
         for index in 0..SizeClass::COUNT {
-            let class = SizeClass(index as u8);
+            let class = SizeClass::nth(index);
             assert!(class.len().0 > last, "class {index}");
             last = class.len().0;
             assert_eq!(SizeClass::of(class.len()), Some(class));
@@ -180,9 +199,8 @@ mod tests {
                 } else if size > 16 << 20 {
                     assert!(waste * 50 <= size, "{size} {align}: {waste}");
                 }
-                if let Some(class) = SizeClass::of(block.len) {
-                    assert_eq!(class.len(), block.len);
-                }
+                assert_eq!(block.class, SizeClass::of(block.len));
+                assert!(block.class.is_none_or(|class| class.len() == block.len));
             }
             // Every size near the small end, then ever sparser ones, around powers of two exactly.
             size += if size < 200 << 10 { 61 } else { size / 97 };

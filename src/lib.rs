@@ -30,6 +30,7 @@
 //! - `allocator-api2`: `&Arena` as an `Allocator` of that crate, so that `Vec<T, &Arena>` and hashbrown's maps work on
 //!   a stable compiler.
 //! - `nightly`: the same for the unstable trait of the standard library.
+//! - `serde`: `Serialize` for [`Stats`], [`Sizes`], [`Footprint`] and [`PhaseReport`].
 //! - `subtle`, `zeroize`: the traits of these crates for the secret types.
 //!
 //! # Environment variables
@@ -45,6 +46,9 @@
 //! | `ZK_NALLOC_BACKGROUND` | `1`, `0` | a thread that gives memory up while the process is silent: [`Config::background`] |
 //! | `ZK_NALLOC_CHECKED` | `1`, `0` | whether misuse is looked for: [`Config::checked`] |
 //! | `ZK_NALLOC_WIPE_ON_FREE` | `1`, `0` | whether freed blocks are overwritten: [`Config::wipe_on_free`] |
+//! | `ZK_NALLOC_REPORT` | `1`, `0`, or a path, in which `%p` is the process's number | a page about memory at the end: [`report`] |
+//! | `ZK_NALLOC_REPORT_SIGNALS` | `1`, `0` | that page at SIGINT and SIGTERM too |
+//! | `ZK_NALLOC_TRACE` | a path, in which `%p` is the process's number | the file that large requests are recorded in |
 //!
 //! None of them changes what a program computes.
 //!
@@ -81,10 +85,17 @@ mod invariant;
 mod limits;
 mod misuse;
 mod os;
+#[cfg(not(all(test, loom)))]
+mod phases;
+#[cfg(not(all(test, loom)))]
+mod prefault;
+#[cfg(not(all(test, loom)))]
+mod report;
 pub mod secret;
 #[cfg(not(all(test, loom)))]
 mod stats;
 mod sync;
+mod trace;
 mod zeroing;
 
 pub use arena::{Arena, TypedArena};
@@ -92,9 +103,18 @@ pub use config::{Config, Moves, Thp};
 pub use error::MapFailed;
 #[cfg(not(all(test, loom)))]
 pub use global::NAlloc;
+#[cfg(not(all(test, loom)))]
+pub use phases::{
+    Phase, PhaseGuard, PhaseReport, Phases, Trim, begin_phase, begin_phase_named, end_phase, phase,
+    phase_named, phases,
+};
+#[cfg(not(all(test, loom)))]
+pub use prefault::{prefault, prefault_with};
+#[cfg(not(all(test, loom)))]
+pub use report::report;
 pub use secret::{Secret, SecretBuf, SecretPool};
 #[cfg(not(all(test, loom)))]
-pub use stats::{Stats, cached_bytes, release_cache, soften_cache, stats};
+pub use stats::{Footprint, SizeStats, Sizes, Stats, cached_bytes, release_cache, soften_cache, stats};
 
 /// What drives the engine from outside of tests: a fuzzer and a stress binary. Not part of the published crate.
 #[cfg(any(proof, all(test, not(loom))))]

@@ -30,7 +30,7 @@ const TIGHT_SHARE: usize = 4;
 const COMPARED_AFTER: u64 = 100_000_000;
 
 /// The share of a container's or host's memory, as a divisor, that is left to others: 5 %.
-const LEFT_SHARE: usize = 20;
+pub(crate) const LEFT_SHARE: usize = 20;
 
 #[derive(Debug)]
 pub(crate) struct Limits {
@@ -71,6 +71,11 @@ impl Limits {
     pub(crate) fn start(&mut self, ceiling: Option<usize>, ram: usize) {
         self.ceiling = ceiling;
         self.floor = (ram / 8).min(FLOOR);
+    }
+
+    /// The ceiling, if there is one.
+    pub(crate) const fn ceiling(&self) -> Option<usize> {
+        self.ceiling
     }
 
     /// The most that may be handed out and cached together, or cached alone where there is a ceiling.

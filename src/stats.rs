@@ -1,14 +1,23 @@
 //! What the engine has counted, for people and programs.
 
-use core::fmt;
+mod footprint;
+#[cfg(feature = "serde")]
+mod json;
+mod sizes;
+mod table;
+
+pub use footprint::Footprint;
+pub use sizes::{SizeStats, Sizes};
+pub(crate) use sizes::{name as size_name, short};
 
 use crate::cache::Snapshot;
 use crate::global::ENGINE;
 
 /// What the allocator has done so far, and holds now.
 ///
-/// Each number is exact; two of them were read one after the other, so in a process whose threads allocate
-/// meanwhile sums are off by what happened in between.
+/// Each number is exact, but for [`faults_avoided`](Self::faults_avoided) and what is said to be seen now and then; two
+/// of them were read one after the other, so in a process whose threads allocate meanwhile sums are off by what happened in
+/// between. [`Display`](core::fmt::Display) is a table; `docs/STATS.md` explains its lines.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
     snapshot: Snapshot,
@@ -79,6 +88,12 @@ impl Stats {
         self.snapshot.stacked + self.snapshot.books.dirty + self.snapshot.books.soft
     }
 
+    /// The most that was cached in runs, in bytes: without what lay in stacks.
+    #[must_use]
+    pub const fn peak_cached_bytes(&self) -> usize {
+        self.snapshot.cached_peak as usize
+    }
+
     /// Of the cached bytes, those offered to the kernel by [`soften_cache`].
     #[must_use]
     pub const fn softened_bytes(&self) -> usize {
@@ -91,10 +106,16 @@ impl Stats {
         self.snapshot.refused
     }
 
-    /// Large requests served so far. Each is a hit or a miss, but for what threads do while the counters are read.
+    /// Large requests served so far.
     #[must_use]
     pub const fn allocations(&self) -> u64 {
         self.snapshot.allocations
+    }
+
+    /// Bytes that those asked for.
+    #[must_use]
+    pub const fn allocated_bytes(&self) -> u64 {
+        self.snapshot.allocated
     }
 
     /// Large blocks freed so far.
@@ -109,19 +130,67 @@ impl Stats {
         self.snapshot.thin
     }
 
-    /// Bytes of huge pages that the whole process has now; `None` where the kernel does not tell.
-    ///
-    /// Read when it is asked for (`/proc/self/smaps_rollup`), which takes about a millisecond for a gigabyte in small
-    /// pages.
+    /// Bytes handed out untouched, which the kernel faults in as far as they are touched.
     #[must_use]
-    pub fn huge_page_bytes(&self) -> Option<usize> {
-        crate::os::huge_page_bytes()
+    pub const fn fresh_bytes(&self) -> u64 {
+        self.snapshot.fresh
+    }
+
+    /// Bytes faulted in by [`prefault`](crate::prefault).
+    #[must_use]
+    pub const fn prefaulted_bytes(&self) -> u64 {
+        self.snapshot.ahead
+    }
+
+    /// How many page faults did not happen, about: what large requests asked for, less what was handed out untouched, in
+    /// the pages in which an allocator that gives every freed block back, and no advice, would have faulted it. Those are
+    /// huge pages where the host gives them to all, else the kernel's own. An upper bound, since blocks may
+    /// be touched in part.
+    #[must_use]
+    pub const fn faults_avoided(&self) -> u64 {
+        let s = &self.snapshot;
+        match s.fault_unit {
+            0 => 0,
+            unit => s.allocated.saturating_sub(s.fresh) / unit as u64,
+        }
+    }
+
+    /// Bytes of zeroed requests that were zeroed by writing them.
+    #[must_use]
+    pub const fn zeroed_by_writing(&self) -> u64 {
+        self.snapshot.zeroed_here
+    }
+
+    /// Bytes of zeroed requests that were handed out untouched: the kernel zeroes what of them is touched.
+    #[must_use]
+    pub const fn zeroed_by_kernel(&self) -> u64 {
+        self.snapshot.zeroed_by_kernel
+    }
+
+    /// Of those, bytes seen untouched when their blocks were freed: zeroed by nobody. Seen of blocks of 4 MiB and more, not all of
+    /// them.
+    #[must_use]
+    pub const fn zeroed_by_nobody(&self) -> u64 {
+        self.snapshot.zeroed_not
     }
 
     /// Bytes whose pages were moved to where they were needed.
     #[must_use]
     pub const fn moved_bytes(&self) -> u64 {
         self.snapshot.books.moved
+    }
+
+    /// Of those, bytes moved from free runs under a block that none of them could have held; the others were moved with
+    /// growing blocks.
+    #[must_use]
+    pub const fn gathered_bytes(&self) -> u64 {
+        self.snapshot.books.gathered
+    }
+
+    /// Bytes by which blocks grew where they lay.
+    #[must_use]
+    pub const fn grown_in_place_bytes(&self) -> u64 {
+        self.snapshot.grown_in_place_bytes
     }
 
     /// Bytes given back to the kernel so far.
@@ -136,64 +205,57 @@ impl Stats {
         self.snapshot.copied
     }
 
+    /// How often something was done in a slower way because the kernel refused a move, address space or memory, or because
+    /// there were too many mappings already: what became of `overflow` in allocators with a fixed arena.
+    #[must_use]
+    pub const fn fall_backs(&self) -> u64 {
+        let b = &self.snapshot.books;
+        b.refused_moves + b.refused_growth + b.over_budget
+    }
+
+    /// How often nothing was moved because there were too many mappings.
+    pub(crate) const fn over_budget(&self) -> u64 {
+        self.snapshot.books.over_budget
+    }
+
+    /// Shards, and how many of them have served requests.
+    #[must_use]
+    pub const fn shards(&self) -> (usize, usize) {
+        (self.snapshot.shards, self.snapshot.shards_used)
+    }
+
+    /// What the busiest shard has served, in shares of what it would have if all that are used were even: 1 is even.
+    #[must_use]
+    pub fn busiest_shard(&self) -> f64 {
+        let s = &self.snapshot;
+        if s.allocations == 0 { 0.0 } else { s.busiest as f64 * s.shards_used as f64 / s.allocations as f64 }
+    }
+
     /// Resident memory of the whole process in bytes, of which ours is a part; `None` where it cannot be read.
     #[must_use]
     pub const fn resident_bytes(&self) -> Option<usize> {
         self.resident
     }
-}
 
-/// A line of the table.
-fn line(f: &mut fmt::Formatter<'_>, name: &str, value: fmt::Arguments<'_>) -> fmt::Result {
-    writeln!(f, "  {name:<34}{value:>16}", value = value.to_string())
-}
+    /// Bytes of huge pages that the whole process has now; `None` where the kernel does not tell.
+    ///
+    /// Read when it is asked for (`/proc/self/smaps_rollup`), which takes about a millisecond for a gigabyte in small
+    /// pages.
+    #[must_use]
+    pub fn huge_page_bytes(&self) -> Option<usize> {
+        crate::os::huge_page_bytes()
+    }
 
-const fn mib(bytes: u64) -> f64 {
-    bytes as f64 / (1 << 20) as f64
-}
+    /// What the kernel says of our memory now: read when it is asked for, as [`Stats::huge_page_bytes`] is.
+    #[must_use]
+    pub fn footprint(&self) -> Option<Footprint> {
+        footprint::read()
+    }
 
-impl fmt::Display for Stats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let s = &self.snapshot;
-        writeln!(f, "large requests")?;
-        line(f, "from this thread's stack", format_args!("{}", s.stack_hits))?;
-        line(f, "from another shard's stack", format_args!("{}", s.stolen))?;
-        line(f, "from a free run", format_args!("{}", s.runs))?;
-        line(f, "moved together", format_args!("{}", s.gathered))?;
-        line(f, "= hits", format_args!("{}", self.hits()))?;
-        line(f, "misses (fresh pages)", format_args!("{}", s.misses))?;
-        line(f, "of which in small pages", format_args!("{}", s.thin))?;
-        line(f, "hit rate", format_args!("{:.2} %", self.hit_rate() * 100.0))?;
-        line(f, "refused by the kernel", format_args!("{}", s.refused))?;
-        line(f, "blocks freed", format_args!("{}", s.frees))?;
-        line(f, "shards", format_args!("{}", s.shards))?;
-        writeln!(f, "memory now (MiB)")?;
-        line(f, "live, as requested", format_args!("{:.1}", mib(s.live)))?;
-        line(f, "live, at its highest seen", format_args!("{:.1}", mib(s.live_peak)))?;
-        line(f, "cached in stacks", format_args!("{:.1}", mib(s.stacked as u64)))?;
-        line(f, "cached in runs", format_args!("{:.1}", mib(s.books.dirty as u64)))?;
-        line(f, "offered to the kernel", format_args!("{:.1}", mib(s.books.soft as u64)))?;
-        line(f, "= cached", format_args!("{:.1}", mib(self.cached_bytes() as u64)))?;
-        match self.resident {
-            Some(bytes) => line(f, "resident, the whole process", format_args!("{:.1}", mib(bytes as u64)))?,
-            None => line(f, "resident, the whole process", format_args!("unknown"))?,
-        }
-        match self.huge_page_bytes() {
-            Some(bytes) => line(f, "of which in huge pages", format_args!("{:.1}", mib(bytes as u64)))?,
-            None => line(f, "of which in huge pages", format_args!("unknown"))?,
-        }
-        writeln!(f, "work so far (MiB; times)")?;
-        line(f, "faulted in by the kernel, at most", format_args!("{:.1}", mib(s.fresh)))?;
-        line(f, "moved", format_args!("{:.1}", mib(s.books.moved)))?;
-        line(f, "zeroed by writing", format_args!("{:.1}", mib(s.zeroed_here)))?;
-        line(f, "zeroed by the kernel, at most", format_args!("{:.1}", mib(s.zeroed_by_kernel)))?;
-        line(f, "purged", format_args!("{:.1}", mib(s.books.purged)))?;
-        line(f, "softened", format_args!("{:.1}", mib(s.books.softened)))?;
-        line(f, "copied by growing blocks", format_args!("{:.1}", mib(s.copied)))?;
-        line(f, "blocks grown in place", format_args!("{}", s.grown_in_place))?;
-        line(f, "blocks grown by moving", format_args!("{}", s.grown_by_moving))?;
-        line(f, "moves refused", format_args!("{}", s.books.refused_moves))?;
-        write!(f, "  {:<34}{:>16}", "growth of our range refused", s.books.refused_growth)
+    /// The requests so far by size: read when it is asked for, in microseconds.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        sizes::read()
     }
 }
 
@@ -223,3 +285,6 @@ pub fn soften_cache() -> usize {
 pub fn release_cache() -> usize {
     ENGINE.release()
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,7 +32,20 @@ pub(crate) use loom::{hint::spin_loop, sync::atomic};
 
 /// Atomics of the process rather than of a value under test: never loom's, so that they can be `static`.
 pub(crate) mod process {
-    pub(crate) use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+    pub(crate) use core::sync::atomic::{
+        AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+    };
+}
+
+/// So many counters.
+#[cfg(not(all(test, loom)))]
+pub(crate) const fn counters<const N: usize>() -> [atomic::AtomicU64; N] {
+    [const { atomic::AtomicU64::new(0) }; N]
+}
+
+#[cfg(all(test, loom))]
+pub(crate) fn counters<const N: usize>() -> [atomic::AtomicU64; N] {
+    core::array::from_fn(|_| atomic::AtomicU64::new(0))
 }
 
 use atomic::AtomicU32;

@@ -57,6 +57,42 @@ fn any_thread_may_ask_at_any_time() {
 }
 
 #[test]
+fn lines_add_up_in_a_process_that_stands_still() {
+    in_both_modes("lines_add_up_in_a_process_that_stands_still", || {
+        load(&LIGHT, 200);
+        let mut grows = Patterned::new(3, 100_000);
+        for len in [1 << 20, 30 << 20, 200 << 20, 90_000, 250_000] {
+            grows.resize(len);
+        }
+        let stats = stats();
+        let (hits, misses) = (stats.hits(), stats.misses());
+        let copied: u64 = stats
+            .to_string()
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("blocks resized by copying")?.trim().parse().ok())
+            .unwrap();
+        assert_eq!(hits + misses, stats.allocations() + copied, "{stats}");
+        assert_eq!(stats.allocations() - stats.frees(), 1, "{stats}");
+        let sizes = stats.sizes();
+        let sum = |which: fn(&zk_nalloc::SizeStats) -> u64| sizes.lines().iter().map(which).sum::<u64>();
+        assert_eq!(
+            (sum(|s| s.requests), sum(|s| s.bytes)),
+            (stats.allocations(), stats.allocated_bytes()),
+            "{sizes}"
+        );
+        assert_eq!(sum(|s| s.misses), misses, "{sizes}");
+        assert!(stats.allocated_bytes() > 1 << 30 && stats.faults_avoided() > 0, "{stats}");
+        assert!(stats.busiest_shard() >= 1.0 && stats.shards().1 <= stats.shards().0);
+        assert!(stats.peak_cached_bytes() > 20 << 20, "{stats}");
+        let Some(footprint) = stats.footprint() else { return };
+        assert!(footprint.resident >= stats.live_bytes(), "{stats}");
+        assert!(footprint.mappings > 0 && footprint.mappings < footprint.mappings_of_process);
+        assert!(footprint.huge <= footprint.resident && footprint.huge <= proc::huge_pages());
+        grows.check("a block that was resized");
+    });
+}
+
+#[test]
 fn release_gives_everything_back() {
     in_both_modes("release_gives_everything_back", || {
         drop(Patterned::new(1, 1 << 20));
@@ -92,6 +128,10 @@ fn softened_memory_stays_usable() {
             }
             assert!(softened > 90 << 20 && softened <= cached, "{softened} of {cached} bytes");
             assert_eq!(stats().softened_bytes(), softened);
+            if let Some(footprint) = stats().footprint() {
+                let shows = footprint.lazy_free > 0 || footprint.resident < softened;
+                assert!(shows, "what is offered shows until it is taken: {}", stats());
+            }
             assert_eq!(cached_bytes(), cached, "what is softened is held");
             let blocks = [Patterned::new(round, 60 << 20), Patterned::from_zeroed(round, 30 << 20)];
             blocks.iter().chain([&live]).for_each(|block| block.check("a block beside softened memory"));

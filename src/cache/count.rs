@@ -1,6 +1,7 @@
 //! What the cache counts outside its shards, and the sum of it all.
 
 use super::Cache;
+use super::shard::SIZES;
 use crate::heap::Books;
 use crate::os::Os;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -14,9 +15,12 @@ pub(super) struct Tally {
     /// Of those, served in small pages.
     pub(super) thin: AtomicU64,
     pub(super) fresh: AtomicU64,
+    /// Bytes taken to be faulted in ahead of need.
+    pub(super) ahead: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) grown_in_place: AtomicU64,
     pub(super) grown_by_moving: AtomicU64,
+    pub(super) grown_by_copying: AtomicU64,
     pub(super) copied: AtomicU64,
     pub(super) zeroed_here: AtomicU64,
     pub(super) zeroed_by_kernel: AtomicU64,
@@ -24,7 +28,16 @@ pub(super) struct Tally {
     pub(super) allocations_in_fork: AtomicU64,
     pub(super) frees_in_fork: AtomicU64,
     pub(super) live_in_fork: AtomicU64,
+    /// Bytes by which blocks grew where they lay.
+    pub(super) grown_in_place_bytes: AtomicU64,
+    /// Of what was handed out untouched to read as zero, so many bytes were seen untouched when they came back.
+    pub(super) zeroed_not: AtomicU64,
+    /// The most that was free and resident in runs.
+    pub(super) cached_peak: AtomicU64,
+    pub(super) allocated_in_fork: AtomicU64,
     pub(super) live_peak: AtomicU64,
+    /// Misses, by the size of their blocks.
+    pub(super) missed_by_size: [AtomicU64; SIZES],
 }
 
 impl Tally {
@@ -37,19 +50,34 @@ impl Tally {
                 misses: AtomicU64::new(0),
                 thin: AtomicU64::new(0),
                 fresh: AtomicU64::new(0),
+                ahead: AtomicU64::new(0),
                 refused: AtomicU64::new(0),
                 grown_in_place: AtomicU64::new(0),
                 grown_by_moving: AtomicU64::new(0),
+                grown_by_copying: AtomicU64::new(0),
                 copied: AtomicU64::new(0),
                 zeroed_here: AtomicU64::new(0),
                 zeroed_by_kernel: AtomicU64::new(0),
                 allocations_in_fork: AtomicU64::new(0),
                 frees_in_fork: AtomicU64::new(0),
                 live_in_fork: AtomicU64::new(0),
+                grown_in_place_bytes: AtomicU64::new(0),
+                zeroed_not: AtomicU64::new(0),
+                cached_peak: AtomicU64::new(0),
+                allocated_in_fork: AtomicU64::new(0),
                 live_peak: AtomicU64::new(0),
+                missed_by_size: crate::sync::counters(),
             }
         }
     }
+}
+
+/// What was counted of the requests of a size that were not served from a stack.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OfSize {
+    pub(crate) requests: u64,
+    pub(crate) bytes: u64,
+    pub(crate) misses: u64,
 }
 
 /// Adds to a counter that several threads write.
@@ -71,16 +99,28 @@ pub(crate) struct Snapshot {
     pub(crate) misses: u64,
     pub(crate) thin: u64,
     pub(crate) fresh: u64,
+    pub(crate) ahead: u64,
     pub(crate) refused: u64,
     pub(crate) grown_in_place: u64,
     pub(crate) grown_by_moving: u64,
+    pub(crate) grown_by_copying: u64,
     pub(crate) copied: u64,
     pub(crate) zeroed_here: u64,
     pub(crate) zeroed_by_kernel: u64,
+    pub(crate) grown_in_place_bytes: u64,
+    pub(crate) zeroed_not: u64,
+    pub(crate) cached_peak: u64,
+    /// Bytes that large requests have asked for so far.
+    pub(crate) allocated: u64,
     pub(crate) live: u64,
     pub(crate) live_peak: u64,
     pub(crate) stacked: usize,
     pub(crate) shards: usize,
+    /// Shards that have served requests, and how many the busiest one has.
+    pub(crate) shards_used: usize,
+    pub(crate) busiest: u64,
+    /// Bytes of a page that an allocator which gives everything back would fault in at a time, or 0 before the start.
+    pub(crate) fault_unit: usize,
     pub(crate) books: Books,
 }
 
@@ -97,13 +137,34 @@ impl<O: Os> Cache<O> {
     }
 
     /// Bytes requested and not yet freed.
-    pub(super) fn live(&self) -> u64 {
+    pub(crate) fn live(&self) -> u64 {
         // Each shard's figure wraps: blocks are freed through other shards than they were taken from.
         let sum = self.shards().iter().fold(self.tally.live_in_fork.load(Ordering::Relaxed), |sum, s| {
             sum.wrapping_add(s.counts.live.load(Ordering::Relaxed))
         });
         // Read one after another while threads pass blocks on, the sum can come out a little below nothing.
         if sum > i64::MAX as u64 { 0 } else { sum }
+    }
+
+    /// Bytes that requests have asked for so far. What a thread has in its hands at the moment may be missing.
+    fn allocated(&self) -> u64 {
+        let of = |shard: &super::Shard| shard.stacks.try_lock(self.os()).map_or(0, |s| s.allocated());
+        self.tally.allocated_in_fork.load(Ordering::Relaxed) + self.shards().iter().map(of).sum::<u64>()
+    }
+
+    /// What was requested and missed, by size: a line for each, those with nothing in them too.
+    pub(crate) fn by_size(&self) -> [OfSize; SIZES] {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        core::array::from_fn(|line| {
+            let sum = |which: fn(&super::shard::BySize) -> &AtomicU64| {
+                self.shards().iter().map(|s| get(which(&s.counts.by_size[line]))).sum()
+            };
+            OfSize {
+                requests: sum(|s| &s.requests),
+                bytes: sum(|s| &s.bytes),
+                misses: get(&self.tally.missed_by_size[line]),
+            }
+        })
     }
 
     /// Allocations and frees so far, at about one time.
@@ -117,11 +178,20 @@ impl<O: Os> Cache<O> {
         })
     }
 
+    /// Whether `address` lies in memory of ours.
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        self.heap.holds(address) || self.thin.holds(address)
+    }
+
     /// Reads all counters.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let sum = |which: fn(&super::shard::Counts) -> &AtomicU64| {
             self.shards().iter().map(|s| get(which(&s.counts))).sum()
+        };
+        let served = || {
+            let of = |s: &super::Shard| get(&s.counts.stack_hits) + get(&s.counts.slow_allocations);
+            self.shards().iter().map(of)
         };
         let live = self.live();
         let (stack_hits, slow): (u64, u64) = (sum(|c| &c.stack_hits), sum(|c| &c.slow_allocations));
@@ -135,16 +205,25 @@ impl<O: Os> Cache<O> {
             misses: get(&self.tally.misses),
             thin: get(&self.tally.thin),
             fresh: get(&self.tally.fresh),
+            ahead: get(&self.tally.ahead),
             refused: get(&self.tally.refused),
             grown_in_place: get(&self.tally.grown_in_place),
             grown_by_moving: get(&self.tally.grown_by_moving),
+            grown_by_copying: get(&self.tally.grown_by_copying),
             copied: get(&self.tally.copied),
             zeroed_here: get(&self.tally.zeroed_here),
             zeroed_by_kernel: get(&self.tally.zeroed_by_kernel),
+            grown_in_place_bytes: get(&self.tally.grown_in_place_bytes),
+            zeroed_not: get(&self.tally.zeroed_not),
+            cached_peak: get(&self.tally.cached_peak),
+            allocated: self.allocated(),
             live,
             live_peak: get(&self.tally.live_peak).max(live),
             stacked: self.stacked(),
             shards: self.shards().len(),
+            shards_used: served().filter(|&n| n > 0).count(),
+            busiest: served().max().unwrap_or(0),
+            fault_unit: self.fault_unit.load(Ordering::Relaxed),
             books: self.heap.books().plus(self.thin.books()),
         }
     }

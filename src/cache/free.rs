@@ -5,7 +5,7 @@
 use super::shard::FLUSH;
 use super::untouched::Noted;
 use super::{Cache, count::add, shard};
-use crate::geometry::{Granules, SizeClass};
+use crate::geometry::{Block, SizeClass};
 use crate::heap::{Span, Unit};
 use crate::os::{CHUNK, Os};
 use crate::sync::{Guard, Nap, atomic::Ordering};
@@ -50,31 +50,31 @@ impl Scan {
 }
 
 impl<O: Os> Cache<O> {
-    /// Takes back a block of `len` at `start`, for which `requested` bytes were asked; 0 where the request lives on in
+    /// Takes back a block at `start`, for which `requested` bytes were asked; 0 where the request lives on in
     /// another block. `false`, and nothing done, where frees take the slow path: [`Cache::give_slowly`].
     #[inline]
-    pub(crate) fn give(&self, start: usize, len: Granules, requested: usize) -> bool {
+    pub(crate) fn give(&self, start: usize, block: Block, requested: usize) -> bool {
         let Some(shard) = self.shard() else { return false };
-        self.give_to(shard, start, len, requested);
+        self.give_to(shard, start, block, requested);
         true
     }
 
     /// Takes back a block in any case.
-    pub(crate) fn give_slowly(&self, start: usize, len: Granules, requested: usize) {
+    pub(crate) fn give_slowly(&self, start: usize, block: Block, requested: usize) {
         match self.shard_slow() {
-            Some(shard) => self.give_to(shard, start, len, requested),
-            None => self.give_while_forking(Span::new(start, len.bytes()), requested),
+            Some(shard) => self.give_to(shard, start, block, requested),
+            None => self.give_while_forking(Span::new(start, block.len.bytes()), requested),
         }
     }
 
     #[inline]
-    fn give_to(&self, shard: &shard::Shard, start: usize, len: Granules, requested: usize) {
+    fn give_to(&self, shard: &shard::Shard, start: usize, block: Block, requested: usize) {
         let mut stacks = shard.lock(self.os());
         shard::bump(&shard.counts.frees, u64::from(requested > 0));
         shard::bump(&shard.counts.live, (requested as u64).wrapping_neg());
-        let Some(class) = SizeClass::of(len) else {
+        let Some(class) = block.class else {
             drop(stacks);
-            return self.give_long(Span::new(start, len.bytes()));
+            return self.give_long(Span::new(start, block.len.bytes()));
         };
         // Relaxed: a limit, published when the shards were.
         let bytes_max = self.shard_bytes_max.load(Ordering::Relaxed);
@@ -134,7 +134,7 @@ impl<O: Os> Cache<O> {
         let scan = scan.unwrap_or(Scan { resident: span.len, seen: span.len, ..Scan::NOTHING });
         let absent = scan.absent();
         // What was wiped or filled tells nothing.
-        if noted.zeroed && !self.is_careful() && self.zeroing.samples(span.len) {
+        if noted.zeroed && !self.spoils() && self.zeroing.samples(span.len) {
             let untouched = |page: usize| absent.iter().any(|part| page >= part.start && page < part.end());
             // The block is the cache's since its owner gave it back, and readable: who protected it has undone that
             // before, as the contract of `NAlloc` demands.
@@ -145,7 +145,10 @@ impl<O: Os> Cache<O> {
         }
         match noted {
             Noted { fresh: false, .. } => {}
-            Noted { zeroed: true, .. } => self.zeroing.learn_chunks(span.len, scan.resident, scan.seen),
+            Noted { zeroed: true, .. } => {
+                self.zeroing.learn_chunks(span.len, scan.resident, scan.seen);
+                add(&self.tally.zeroed_not, scan.seen.saturating_sub(scan.resident) as u64);
+            }
             Noted { .. } => {
                 let end =
                     absent.last().filter(|last| last.end() == scan.end).map_or(span.end(), |last| last.start);
@@ -185,6 +188,10 @@ impl<O: Os> Cache<O> {
 
     /// Keeps the ceiling, where there is one, with `dirty` bytes free and resident.
     pub(super) fn given(&self, dirty: usize) {
+        // Relaxed: a statistic; most calls raise nothing, and need not own the line.
+        if dirty as u64 > self.tally.cached_peak.load(Ordering::Relaxed) {
+            self.tally.cached_peak.fetch_max(dirty as u64, Ordering::Relaxed);
+        }
         // Relaxed: set once, before the shards were published.
         let dirty_max = self.dirty_max.load(Ordering::Relaxed);
         if dirty > dirty_max {
@@ -255,6 +262,7 @@ impl<O: Os> Cache<O> {
 
     /// After a fork, in the child, which has this thread alone.
     pub(crate) fn after_fork_in_child(&self) {
+        self.trace.after_fork_in_child();
         self.restore_shards();
         for shard in self.shards() {
             shard.stacks.reset_in_child();

@@ -3,7 +3,7 @@
 use super::untouched::Noted;
 use super::{Cache, count::add, shard};
 use crate::geometry::{Block, Granules};
-use crate::heap::{Behind, Relocated, Span, Wish};
+use crate::heap::{Behind, Found, Relocated, Span, Wish};
 use crate::os::Os;
 use crate::sync::atomic::Ordering;
 
@@ -41,12 +41,15 @@ impl<O: Os> Cache<O> {
             }
             None => add(&self.tally.live_in_fork, more),
         }
+        if new > old {
+            self.note_peaks();
+        }
     }
 
     /// Makes a block shorter in place; its end goes back to the heap. `false` if that cannot be booked, and
     /// nothing has changed. `cut` is what of its caller's bytes is given up.
     pub(crate) fn shrink(&self, block: Span, keep: Granules, cut: Span) -> bool {
-        if self.is_careful() && !self.is_thin(block) {
+        if self.spoils() && !self.is_thin(block) {
             let held = self.heap.hold_tail();
             if held {
                 if self.wipes() {
@@ -96,7 +99,7 @@ impl<O: Os> Cache<O> {
         if self.heap.extend(block, longer, Behind::Resident).is_some()
             || (self.drain() > 0 && self.heap.extend(block, longer, Behind::Resident).is_some())
         {
-            add(&self.tally.grown_in_place, 1);
+            self.grew_in_place(block, longer);
             return Grown::InPlace;
         }
         let fit = crate::heap::Fit::aligned(longer, to.align);
@@ -107,7 +110,7 @@ impl<O: Os> Cache<O> {
             return Grown::Copy(run.span.start);
         }
         if let Some(fresh) = self.heap.extend(block, longer, Behind::Any) {
-            add(&self.tally.grown_in_place, 1);
+            self.grew_in_place(block, longer);
             self.fresh_slow(fresh);
             return Grown::InPlace;
         }
@@ -120,10 +123,19 @@ impl<O: Os> Cache<O> {
         self.elsewhere(to)
     }
 
+    /// Counts a block that grew where it lay.
+    fn grew_in_place(&self, block: Span, longer: usize) {
+        add(&self.tally.grown_in_place, 1);
+        add(&self.tally.grown_in_place_bytes, (longer - block.len) as u64);
+    }
+
     /// Takes another block for the content of one.
     pub(crate) fn elsewhere(&self, to: Block) -> Grown {
         match self.find(to, Wish::Any, usize::MAX) {
             Some(run) => {
+                if matches!(run.found, Found::Fresh(_)) {
+                    add(&self.tally.missed_by_size[shard::size_line(to.len.bytes())], 1);
+                }
                 if run.found.fresh() > 0 {
                     self.fresh_slow(run.found.fresh());
                 }
@@ -141,14 +153,20 @@ impl<O: Os> Cache<O> {
         self.fresh_slow(moved.fresh.min(grown));
     }
 
+    /// Counts a block of which all was copied to resize it.
+    pub(crate) fn copied_whole(&self) {
+        add(&self.tally.grown_by_copying, 1);
+    }
+
     /// Counts bytes that a growing block had to have copied.
     pub(crate) fn copied(&self, bytes: usize) {
         // Relaxed: a statistic.
         self.tally.copied.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Counts bytes that were zeroed by writing them.
-    pub(crate) fn zeroed(&self, bytes: usize) {
-        add(&self.tally.zeroed_here, bytes as u64);
+    /// Counts a request of `bytes` zeroed ones, of which so many were zeroed by writing them; the others were untouched.
+    pub(crate) fn zeroed(&self, bytes: usize, written: usize) {
+        add(&self.tally.zeroed_here, written as u64);
+        add(&self.tally.zeroed_by_kernel, bytes.saturating_sub(written) as u64);
     }
 }

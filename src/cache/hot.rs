@@ -89,7 +89,7 @@ impl<O: Os> Cache<O> {
         if len > HOT_BLOCK_MAX || !is_wanted(self.shard_bytes_max.load(Ordering::Relaxed)) {
             return None;
         }
-        let shard = self.shard()?;
+        let shard = self.shard_with_run()?;
         let stacks = shard.lock(self.os());
         if stacks.hot.rest().len >= len {
             drop(stacks);
@@ -100,14 +100,16 @@ impl<O: Os> Cache<O> {
         let live = shard.counts.live.load(Ordering::Relaxed) as i64;
         let drains = live < stacks.bytes() as i64;
         drop(stacks);
-        let more = self.heap.take_more(at, HOT_MAX, TOKENS);
+        // Whole blocks of this length, or each run would end in a piece that the next block does not fit.
+        let most = HOT_MAX / len * len;
+        let more = self.heap.take_more(at, most, TOKENS);
         // Another piece may begin where this run ends, and yet lie in the next region, into which no block may reach.
         let goes_on = more.is_some();
-        let mut run = more.or_else(|| self.heap.take_piece(HOT_MAX, TOKENS));
+        let mut run = more.or_else(|| self.heap.take_piece(most, TOKENS));
         if run.is_none() && drains {
             // More is kept than is in use, in blocks of other classes; they are what is in this thread's cache.
             self.drain_shard(shard);
-            run = self.heap.take_longest(len, HOT_MAX, TOKENS);
+            run = self.heap.take_longest(len, most, TOKENS);
         }
         let run = run?;
         let mut stacks = shard.lock(self.os());
@@ -122,6 +124,7 @@ impl<O: Os> Cache<O> {
         stacks.note_hot(old.rest().len, run.len, &shard.counts);
         let start = stacks.cut(class, &shard.counts);
         drop(stacks);
+        self.note_peaks();
         self.give_hot(old);
         if start.is_some() {
             add(&self.tally.runs, 1);

@@ -6,12 +6,14 @@
 
 #![expect(unsafe_code, reason = "the shards live in memory mapped by the os layer")]
 
+mod ahead;
 mod careful;
 mod count;
 mod free;
 mod grow;
 mod hot;
 mod keeper;
+mod peaks;
 mod shard;
 mod slow;
 mod thin;
@@ -22,6 +24,8 @@ pub(crate) mod tests;
 
 pub(crate) use count::Snapshot;
 pub(crate) use grow::Grown;
+pub(crate) use peaks::PLACES;
+pub(crate) use shard::{SIZES, size_line};
 
 use core::cell::Cell;
 
@@ -29,14 +33,16 @@ use crate::config::{Config, Settings};
 use crate::geometry::SizeClass;
 use crate::heap::{Growth, PageHeap, Setup, Unclean};
 use crate::limits::Limits;
-use crate::os::{self, GRANULE, Huge, Os};
+use crate::os::{self, GRANULE, Huge, HugeMode, Os};
 use crate::sync::{
     Lock,
     atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering},
 };
+use crate::trace::Trace;
 use crate::zeroing::Zeroing;
 use count::Tally;
 use keeper::Keeper;
+use peaks::Peaks;
 use shard::Shard;
 use untouched::Untouched;
 
@@ -75,6 +81,8 @@ pub(crate) struct Handed {
     pub(crate) unclean: Unclean,
     /// A number that differs from request to request, for colours.
     pub(crate) turn: usize,
+    /// Bytes that were not resident before.
+    pub(crate) fresh: usize,
 }
 
 /// What the start of a cache comes to.
@@ -86,6 +94,8 @@ pub(crate) struct Started {
     pub(crate) tune_glibc: bool,
     /// The huge-page advice in force.
     pub(crate) huge: Huge,
+    /// Whether a trace was begun.
+    pub(crate) traced: bool,
 }
 
 /// Guards the start.
@@ -100,6 +110,8 @@ pub(crate) struct Cache<O: Os> {
     thin: PageHeap<O>,
     /// The kernel's page size in bytes.
     page: AtomicUsize,
+    /// What an allocator that gives everything back would fault in at a time, in bytes; 0 before the start.
+    fault_unit: AtomicUsize,
     /// Null until the first request.
     shards: AtomicPtr<Shard>,
     shard_count: AtomicUsize,
@@ -113,6 +125,8 @@ pub(crate) struct Cache<O: Os> {
     since_look: AtomicUsize,
     /// When that was, in nanoseconds of the clock.
     last_look: AtomicU64,
+    /// When to measure again what the rest of the process holds, by the same clock.
+    next_measure: AtomicU64,
     /// The next thread's shard.
     next: AtomicUsize,
     /// The most that the stacks of one shard hold now, in bytes.
@@ -124,7 +138,9 @@ pub(crate) struct Cache<O: Os> {
     zeroing: Zeroing,
     host: Lock<Host>,
     tally: Tally,
+    peaks: Peaks,
     keeper: Keeper,
+    trace: Trace,
     /// Address space to set aside at first, at least, in bytes.
     reserve_min: usize,
 }
@@ -148,6 +164,7 @@ impl<O: Os> Cache<O> {
                 heap: PageHeap::new(os),
                 thin: PageHeap::new(again),
                 page: AtomicUsize::new(0),
+                fault_unit: AtomicUsize::new(0),
                 shards: AtomicPtr::new(core::ptr::null_mut()),
                 shard_count: AtomicUsize::new(0),
                 shards_in_fork: AtomicPtr::new(core::ptr::null_mut()),
@@ -155,6 +172,7 @@ impl<O: Os> Cache<O> {
                 care: AtomicU8::new(0),
                 since_look: AtomicUsize::new(0),
                 last_look: AtomicU64::new(0),
+                next_measure: AtomicU64::new(0),
                 next: AtomicUsize::new(0),
                 shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
                 dirty_max: AtomicUsize::new(usize::MAX),
@@ -163,7 +181,9 @@ impl<O: Os> Cache<O> {
                 zeroing: Zeroing::new(),
                 host: Lock::new(Host { started: false }),
                 tally: Tally::new(),
+                peaks: Peaks::new(),
                 keeper: Keeper::new(start_keeper),
+                trace: Trace::new(),
                 reserve_min,
             }
         }
@@ -171,6 +191,11 @@ impl<O: Os> Cache<O> {
 
     pub(crate) fn os(&self) -> &O {
         self.heap.os()
+    }
+
+    /// Who watches how high memory stands.
+    pub(crate) fn peaks(&self) -> &Peaks {
+        &self.peaks
     }
 
     /// Whether there are shards: from the start on, but while a thread forks.
@@ -181,8 +206,8 @@ impl<O: Os> Cache<O> {
 
     /// Whether [`Cache::start`] has been.
     pub(crate) fn has_started(&self) -> bool {
-        // Relaxed: set once, before the shards are published; whoever needs those asks for them.
-        self.shard_count.load(Ordering::Relaxed) > 0
+        // Acquire: pairs with the release in `start`, so that whoever sees this sees what there is to care for.
+        self.shard_count.load(Ordering::Acquire) > 0
     }
 
     /// Gets ready for the first request: reads the environment, asks the host, maps the shards. `None` if the
@@ -191,7 +216,7 @@ impl<O: Os> Cache<O> {
     pub(crate) fn start(&self, config: &Config) -> Option<Started> {
         let mut host = self.host.lock(self.os());
         if host.started {
-            return Some(Started { first: false, tune_glibc: false, huge: Huge::Leave });
+            return Some(Started { first: false, tune_glibc: false, huge: Huge::Leave, traced: false });
         }
         let os = self.os();
         let facts = os.facts();
@@ -219,16 +244,22 @@ impl<O: Os> Cache<O> {
         self.heap.start(setup);
         self.start_thin(setup);
         self.page.store(facts.page, Ordering::Relaxed);
+        // The C library gives no advice: its memory is huge only where everybody's is.
+        let is_huge = facts.huge_mode == HugeMode::Always && facts.huge_page > 0;
+        let unit = if is_huge { facts.huge_page } else { facts.page };
+        self.fault_unit.store(unit, Ordering::Relaxed);
         *host = Host { started: true };
         self.set_ceiling(&settings, count, facts.ram);
-        self.shard_count.store(count, Ordering::Relaxed);
-        self.set_care(&settings);
+        let traced = self.trace.start(os, &facts);
+        self.set_care(&settings, traced);
+        // Release: pairs with the acquire in `has_started`.
+        self.shard_count.store(count, Ordering::Release);
         if settings.background {
             self.keeper.ask_for();
         }
         // Release: pairs with the acquire in `shards_now` and `shard`.
         self.home_of_shards().store(shards, Ordering::Release);
-        Some(Started { first: true, tune_glibc: settings.tune_glibc, huge })
+        Some(Started { first: true, tune_glibc: settings.tune_glibc, huge, traced })
     }
 
     /// Before the first request, and under the lock of `host`.
@@ -241,6 +272,11 @@ impl<O: Os> Cache<O> {
             let hot = if hot::is_wanted(per_shard) { hot::HOT_FREE_MAX } else { 0 };
             self.dirty_max.store(ceiling - (per_shard + hot) * shards, Ordering::Relaxed);
         }
+    }
+
+    /// The ceiling in force, in bytes, if there is one.
+    pub(crate) fn ceiling(&self) -> Option<usize> {
+        self.limits.lock(self.os()).ceiling()
     }
 
     /// The kernel's page size in bytes.
@@ -307,7 +343,11 @@ impl<O: Os> Cache<O> {
     /// [`Cache::take_slow`] is to be asked. `requested` is what the caller asked for, in bytes.
     #[inline]
     pub(crate) fn take(&self, class: SizeClass, requested: usize) -> Option<(usize, usize)> {
-        let shard = self.shard()?;
+        self.take_from(self.shard()?, class, requested)
+    }
+
+    #[inline]
+    fn take_from(&self, shard: &Shard, class: SizeClass, requested: usize) -> Option<(usize, usize)> {
         let mut stacks = shard.lock(self.os());
         let start = match stacks.cut(class, &shard.counts) {
             Some(start) => start,

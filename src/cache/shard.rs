@@ -34,6 +34,8 @@ pub(super) struct Stacks {
     turn: usize,
     /// Bytes that may be allocated before the limits are told.
     until_tick: usize,
+    /// Bytes allocated up to the last time they were.
+    told: u64,
 }
 
 /// What is counted in a shard. Written under its lock by whoever holds it, so plain stores suffice; read by
@@ -49,8 +51,26 @@ pub(super) struct Counts {
     pub(super) live: AtomicU64,
     /// Bytes in the stacks and free in the hot run.
     pub(super) stacked: AtomicUsize,
+    /// The requests that its stacks did not serve, by size.
+    pub(super) by_size: [BySize; SIZES],
     /// Which stacks are not empty, a bit a class.
     pub(super) filled: [AtomicU64; SizeClass::COUNT.div_ceil(64)],
+}
+
+/// Sizes that are told apart: under 64 KiB, doublings from there up to 16 GiB, and all above.
+pub(crate) const SIZES: usize = 20;
+
+/// The number of a size's line.
+pub(crate) const fn size_line(bytes: usize) -> usize {
+    let line = (bytes | 1).ilog2().saturating_sub(15) as usize;
+    if line < SIZES { line } else { SIZES - 1 }
+}
+
+/// What is counted of the requests of a size.
+#[derive(Default)]
+pub(super) struct BySize {
+    pub(super) requests: AtomicU64,
+    pub(super) bytes: AtomicU64,
 }
 
 /// Two cache lines apart: processors fetch lines in pairs.
@@ -69,6 +89,7 @@ impl Shard {
             bytes: 0,
             turn: 0,
             until_tick: TICK,
+            told: 0,
         };
         Self { stacks: Latch::new(stacks), counts: Counts::default() }
     }
@@ -91,8 +112,8 @@ pub(super) fn bump(counter: &AtomicU64, by: u64) {
 impl Counts {
     #[inline]
     fn set_filled(&self, class: SizeClass, filled: bool) {
-        let word = &self.filled[class.0 as usize / 64];
-        let bit = 1_u64 << (class.0 % 64);
+        let word = &self.filled[class.index() / 64];
+        let bit = 1_u64 << (class.index() % 64);
         // Relaxed: a hint to thieves, who look again under the lock.
         let before = word.load(Ordering::Relaxed);
         word.store(if filled { before | bit } else { before & !bit }, Ordering::Relaxed);
@@ -102,7 +123,7 @@ impl Counts {
     #[inline]
     pub(super) fn is_filled(&self, class: SizeClass) -> bool {
         // Relaxed: as in `set_filled`.
-        self.filled[class.0 as usize / 64].load(Ordering::Relaxed) >> (class.0 % 64) & 1 == 1
+        self.filled[class.index() / 64].load(Ordering::Relaxed) >> (class.index() % 64) & 1 == 1
     }
 }
 
@@ -117,10 +138,16 @@ impl Stacks {
                 (self.turn, false)
             }
             None => {
+                self.told += (TICK - self.until_tick + bytes) as u64;
                 self.until_tick = TICK;
                 (self.turn, true)
             }
         }
+    }
+
+    /// Bytes that requests served through this shard have asked for so far.
+    pub(super) const fn allocated(&self) -> u64 {
+        self.told + (TICK - self.until_tick) as u64
     }
 
     /// Notes that `less` bytes left the free part of the hot run, and `more` came.
@@ -133,7 +160,7 @@ impl Stacks {
     /// Takes the block that was freed last.
     #[inline]
     pub(super) fn pop(&mut self, class: SizeClass, counts: &Counts) -> Option<usize> {
-        let stack = &mut self.stacks[class.0 as usize];
+        let stack = &mut self.stacks[class.index()];
         stack.len = stack.len.checked_sub(1)?;
         let start = stack.starts[stack.len];
         if stack.len == 0 {
@@ -148,7 +175,7 @@ impl Stacks {
     #[inline]
     pub(super) fn push(&mut self, class: SizeClass, start: usize, bytes_max: usize, counts: &Counts) -> bool {
         let bytes = self.bytes + class.len().bytes();
-        let stack = &mut self.stacks[class.0 as usize];
+        let stack = &mut self.stacks[class.index()];
         if stack.len == STACK_MAX || bytes > bytes_max {
             return false;
         }
@@ -164,7 +191,7 @@ impl Stacks {
 
     /// Takes the blocks of a class that were freed longest ago, up to `out.len()` of them.
     pub(super) fn flush(&mut self, class: SizeClass, out: &mut [Span; FLUSH], counts: &Counts) -> usize {
-        let stack = &mut self.stacks[class.0 as usize];
+        let stack = &mut self.stacks[class.index()];
         let count = stack.len.min(FLUSH);
         let len: Granules = class.len();
         for (slot, &start) in out.iter_mut().zip(&stack.starts[..count]) {
@@ -184,7 +211,7 @@ impl Stacks {
     #[cfg(any(test, proof))]
     pub(super) fn blocks(&self) -> Vec<Span> {
         let of = |class: usize, stack: &Stack| {
-            let len = SizeClass(class as u8).len().bytes();
+            let len = SizeClass::nth(class).len().bytes();
             stack.starts[..stack.len].iter().map(move |&start| Span::new(start, len)).collect::<Vec<_>>()
         };
         self.stacks.iter().enumerate().flat_map(|(class, stack)| of(class, stack)).collect()

@@ -15,9 +15,17 @@ const LOOK_EVERY: usize = 256 << 20;
 /// Nanoseconds after which a request that tells the limits looks too: a look takes a quarter of a millisecond.
 pub(super) const LOOK_AFTER: u64 = 250_000_000;
 
+/// How long what the rest of the process holds is taken to be as it was, in nanoseconds. To measure it takes 10 us, and
+/// a thread that only allocates and frees ticks every 2 us; a small side does not grow by much in the time.
+const MEASURE_AFTER: u64 = 2_000_000;
+
 /// The most that one request purges for the decay of a forgotten peak, in bytes: a purge of this size takes
 /// a quarter of a millisecond, and the next request goes on.
 const SLICE: usize = 64 << 20;
+
+/// Requests from this size on are seen by those who watch peaks, in bytes: adding up what is live costs some nanoseconds
+/// for each shard.
+const NOTED_MIN: usize = 1 << 20;
 
 /// How often a request that the kernel refuses gives up what is cached and tries again.
 const RETRIES: usize = 2;
@@ -28,16 +36,17 @@ impl<O: Os> Cache<O> {
     pub(crate) fn take_slow(&self, block: Block, requested: usize, zeroed: bool) -> Option<Handed> {
         self.wait_for_fork();
         let len = block.len.bytes();
-        match SizeClass::of(block.len).filter(|_| block.align <= GRANULE) {
+        match block.class.filter(|_| block.align <= GRANULE) {
             Some(class) => {
                 if let Some(start) = self.cut_slow(class) {
                     let turn = self.count_taken(requested);
-                    return Some(Handed { start, unclean: Unclean::all(Span::new(start, len)), turn });
+                    let unclean = Unclean::all(Span::new(start, len));
+                    return Some(Handed { start, unclean, turn, fresh: 0 });
                 }
             }
             // A hot run in the middle of free memory would be between this block and the next.
             None => {
-                if let Some(shard) = self.shard() {
+                if let Some(shard) = self.shard_with_run() {
                     self.drain_hot(shard);
                 }
             }
@@ -58,11 +67,11 @@ impl<O: Os> Cache<O> {
                 run
             }
         };
-        let turn = self.count_taken(requested);
-        if way != Way::Written {
-            add(&self.tally.zeroed_by_kernel, requested as u64);
+        if matches!(run.found, Found::Fresh(_)) {
+            add(&self.tally.missed_by_size[shard::size_line(requested)], 1);
         }
-        Some(Handed { start: run.span.start, unclean: run.unclean, turn })
+        let turn = self.count_taken(requested);
+        Some(Handed { start: run.span.start, unclean: run.unclean, turn, fresh: run.found.fresh() })
     }
 
     /// Waits for the end of another thread's fork, which takes the shards away meanwhile.
@@ -77,18 +86,33 @@ impl<O: Os> Cache<O> {
         let Some(shard) = self.shard_slow() else {
             // Another thread has begun to fork meanwhile.
             add(&self.tally.allocations_in_fork, 1);
+            add(&self.tally.allocated_in_fork, requested as u64);
             add(&self.tally.live_in_fork, requested as u64);
             return 0;
         };
         let mut stacks = shard.lock(self.os());
         let (turn, tick) = stacks.count(requested);
         shard::bump(&shard.counts.slow_allocations, 1);
+        let by_size = &shard.counts.by_size[shard::size_line(requested)];
+        shard::bump(&by_size.requests, 1);
+        shard::bump(&by_size.bytes, requested as u64);
         shard::bump(&shard.counts.live, requested as u64);
         drop(stacks);
+        if requested >= NOTED_MIN {
+            self.note_peaks();
+        }
         if tick {
             self.tick_slow(requested.max(TICK));
         }
         turn
+    }
+
+    /// Tells those who watch what is live now, if anybody does.
+    #[inline]
+    pub(super) fn note_peaks(&self) {
+        if self.peaks.is_watched() {
+            self.peaks.note(self.live(), 0);
+        }
     }
 
     /// Looks for a run everywhere. Only its leading `reach` bytes are worth resident memory from elsewhere.
@@ -97,7 +121,7 @@ impl<O: Os> Cache<O> {
         // What is touched of a block whose end is not shall be whole chunks, so that rounds of such blocks fall on the
         // same ones; what that leaves between two blocks is memory that neither touches.
         let fit = Fit::aligned(len, if reach < len { block.align.max(CHUNK) } else { block.align });
-        let class = SizeClass::of(block.len).filter(|_| block.align <= GRANULE);
+        let class = block.class.filter(|_| block.align <= GRANULE);
         // A run that is resident to its end is wasted on a block whose end is not touched.
         let whole = wish == Wish::Any && reach >= fit.len / 8 * 7;
         if whole && let Some(run) = class.and_then(|c| self.steal(c)).or_else(|| self.find_resident(fit)) {
@@ -173,7 +197,7 @@ impl<O: Os> Cache<O> {
     /// Gives all that a shard holds back to the heap. Gives how many bytes that was.
     pub(super) fn drain_shard(&self, shard: &shard::Shard) -> usize {
         let mut drained = self.drain_hot(shard);
-        for class in (0..SizeClass::COUNT).map(|c| SizeClass(c as u8)) {
+        for class in (0..SizeClass::COUNT).map(SizeClass::nth) {
             while shard.counts.is_filled(class) {
                 let mut spans = [Span::default(); shard::FLUSH];
                 let count = shard.lock(self.os()).flush(class, &mut spans, &shard.counts);
@@ -243,14 +267,21 @@ impl<O: Os> Cache<O> {
     #[cold]
     pub(super) fn tick_slow(&self, bytes: usize) {
         self.tally.live_peak.fetch_max(self.live(), Ordering::Relaxed);
+        if self.peaks.is_watched() {
+            self.peaks.note(self.live(), self.os().resident_in_all().unwrap_or(0) as u64);
+        }
         self.keeper.see_to();
         self.keeper.wake(self.os());
-        // Relaxed: whoever is a moment late looks once more.
-        if self.os().now().saturating_sub(self.last_look.load(Ordering::Relaxed)) > LOOK_AFTER {
+        let now = self.os().now();
+        // Relaxed, both times: whoever is a moment late looks once more.
+        if now.saturating_sub(self.last_look.load(Ordering::Relaxed)) > LOOK_AFTER {
             self.look_slow();
         }
-        if let Some(anonymous) = self.os().anonymous() {
-            self.heap.note_beside(anonymous);
+        if now >= self.next_measure.load(Ordering::Relaxed) {
+            self.next_measure.store(now + MEASURE_AFTER, Ordering::Relaxed);
+            if let Some(anonymous) = self.os().anonymous() {
+                self.heap.note_beside(anonymous);
+            }
         }
         let level = self.heap.level();
         let mut limits = self.limits.lock(self.os());

@@ -9,6 +9,8 @@
 //! built as tests.
 
 #[cfg(all(test, not(loom)))]
+mod ahead;
+#[cfg(all(test, not(loom)))]
 mod careful;
 #[cfg(all(test, not(loom)))]
 mod draw;

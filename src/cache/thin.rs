@@ -22,7 +22,7 @@ impl<O: Os> Cache<O> {
     pub(super) fn take_thin(&self, block: Block) -> Option<Run> {
         // In checked mode nothing is purged that was not looked at.
         // Where the kernel's pages are larger than a granule, neighbours share them and neither can be purged whole.
-        if SizeClass::of(block.len).is_some() || self.page() != GRANULE || self.is_checked() {
+        if block.class.is_some() || self.page() != GRANULE || self.is_checked() {
             return None;
         }
         let run = self.thin.take_slow(Fit::aligned(block.len.bytes(), block.align), Wish::Zeroed, 0)?;
@@ -42,6 +42,7 @@ impl<O: Os> Cache<O> {
             && let Some(resident) = self.os().resident(span.start, span.len)
         {
             self.zeroing.learn_thin(span.len, resident);
+            add(&self.tally.zeroed_not, span.len.saturating_sub(resident) as u64);
         }
         self.thin.give_purged(span, 0);
     }

@@ -9,10 +9,11 @@ use core::ptr;
 
 use crate::cache::{Cache, Grown, Handed, Started};
 use crate::config::Config;
-use crate::geometry::{Block, SizeClass};
+use crate::geometry::Block;
 use crate::heap::Span;
 use crate::misuse::Deed;
 use crate::os::{GRANULE, Os};
+use crate::trace::Outcome;
 use crate::zeroing::write_zeros;
 
 /// The pointer to an address of the engine's memory.
@@ -37,11 +38,26 @@ impl<O: Os> Cache<O> {
                 on_start(started);
             }
         }
-        let handed = self.take_slow(block, layout.size(), zeroed)?;
-        if self.note_born(handed.start + Block::colour(handed.turn, layout), layout) {
+        if self.is_careful() {
+            return self.allocate_carefully(block, layout, zeroed);
+        }
+        self.take_slow(block, layout.size(), zeroed)
+    }
+
+    /// Serves a request with more to do than to take a block.
+    #[cold]
+    fn allocate_carefully(&self, block: Block, layout: Layout, zeroed: bool) -> Option<Handed> {
+        let as_ever = self.take_traced(block, layout.size());
+        let Some(handed) = as_ever.or_else(|| self.take_slow(block, layout.size(), zeroed)) else {
+            self.trace_refused(layout);
+            return None;
+        };
+        let p = handed.start + Block::colour(handed.turn, layout);
+        if self.note_born(p, layout) {
+            self.trace_taken(p, layout, zeroed, handed.fresh);
             return Some(handed);
         }
-        self.give_slowly(handed.start, block.len, layout.size());
+        self.give_slowly(handed.start, block, layout.size());
         None
     }
 
@@ -50,7 +66,7 @@ impl<O: Os> Cache<O> {
     pub(crate) fn allocate(&self, layout: Layout, config: &Config, on_start: fn(Started)) -> *mut u8 {
         let Some(block) = Block::of(layout) else { return ptr::null_mut() };
         if block.align == GRANULE
-            && let Some(class) = SizeClass::of(block.len)
+            && let Some(class) = block.class
             && let Some((start, turn)) = self.take(class, layout.size())
         {
             return pointer(start + Block::colour(turn, layout));
@@ -65,13 +81,13 @@ impl<O: Os> Cache<O> {
     pub(crate) fn allocate_zeroed(&self, layout: Layout, config: &Config, on_start: fn(Started)) -> *mut u8 {
         let Some(block) = Block::of(layout) else { return ptr::null_mut() };
         if block.align == GRANULE
-            && let Some(class) = SizeClass::of(block.len)
+            && let Some(class) = block.class
             && let Some((start, turn)) = self.take(class, layout.size())
         {
             let p = pointer(start + Block::colour(turn, layout));
             // The block is ours until it is handed out, and `size` bytes fit behind the colour (G2).
             self.os().zero(p.addr(), layout.size());
-            self.zeroed(layout.size());
+            self.zeroed(layout.size(), layout.size());
             return p;
         }
         let Some(handed) = self.allocate_slow(block, layout, true, config, on_start) else {
@@ -80,7 +96,7 @@ impl<O: Os> Cache<O> {
         let p = pointer(handed.start + Block::colour(handed.turn, layout));
         // As above; what is not in `unclean` reads as zero (H2).
         let written = write_zeros(self.os(), &handed.unclean, Span::new(p.addr(), layout.size()));
-        self.zeroed(written);
+        self.zeroed(layout.size(), written);
         p
     }
 
@@ -89,7 +105,7 @@ impl<O: Os> Cache<O> {
     pub(crate) fn deallocate(&self, p: *mut u8, layout: Layout) {
         // No large request was ever served without a block.
         let Some(block) = Block::of(layout) else { return };
-        if !self.give(Block::start(p.expose_provenance(), layout), block.len, layout.size()) {
+        if !self.give(Block::start(p.expose_provenance(), layout), block, layout.size()) {
             self.deallocate_slow(p, layout);
         }
     }
@@ -99,10 +115,11 @@ impl<O: Os> Cache<O> {
     fn deallocate_slow(&self, p: *mut u8, layout: Layout) {
         let Some(block) = Block::of(layout) else { return };
         self.note_dies(p.addr(), layout, Deed::Freed);
+        self.trace_freed(p.addr(), layout);
         if self.wipes() {
             self.wipe(p.addr(), layout.size());
         }
-        self.give_slowly(Block::start(p.addr(), layout), block.len, layout.size());
+        self.give_slowly(Block::start(p.addr(), layout), block, layout.size());
     }
 
     /// Resizes a large block that stays large.
@@ -110,25 +127,24 @@ impl<O: Os> Cache<O> {
         if self.is_careful() || !self.has_started() {
             return self.reallocate_slow(p, layout, new);
         }
-        self.resize(p, layout, new)
+        self.resize(p, layout, new).0
     }
 
     /// Resizes a block with more to do than that.
     #[cold]
     fn reallocate_slow(&self, p: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
         self.note_dies(p.expose_provenance(), layout, Deed::Resized);
-        let to = self.resize(p, layout, new);
-        if to.is_null() {
-            self.note_reborn(p.addr(), layout);
-        } else {
-            self.note_reborn(to.addr(), new);
-        }
+        self.trace_resizing(p.addr(), layout);
+        let (to, outcome) = self.resize(p, layout, new);
+        let (now, layout) = if to.is_null() { (p.addr(), layout) } else { (to.addr(), new) };
+        self.note_reborn(now, layout);
+        self.trace_resized(now, layout, outcome);
         to
     }
 
-    fn resize(&self, p: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
+    fn resize(&self, p: *mut u8, layout: Layout, new: Layout) -> (*mut u8, Outcome) {
         let (Some(old_block), Some(block)) = (Block::of(layout), Block::of(new)) else {
-            return ptr::null_mut();
+            return (ptr::null_mut(), Outcome::Refused);
         };
         let span = Span::new(Block::start(p.expose_provenance(), layout), old_block.len.bytes());
         let cut = Span::between(p.addr() + new.size().min(layout.size()), p.addr() + layout.size());
@@ -138,14 +154,14 @@ impl<O: Os> Cache<O> {
                 self.wipe(kept.start, kept.len);
             }
             self.resized(layout.size(), new.size());
-            return p;
+            return (p, Outcome::InPlace);
         }
         let colour = p.addr() - span.start;
         let shorter = block.len < old_block.len;
         match if shorter { self.elsewhere(block) } else { self.grow(span, block) } {
             Grown::InPlace => {
                 self.resized(layout.size(), new.size());
-                p
+                (p, Outcome::InPlace)
             }
             Grown::Moved(moved) => {
                 let start = moved.span.start + colour;
@@ -165,21 +181,22 @@ impl<O: Os> Cache<O> {
                 }
                 self.finish_move(span, moved);
                 self.resized(layout.size(), new.size());
-                pointer(start)
+                (pointer(start), Outcome::Moved)
             }
             Grown::Copy(start) => {
                 let to = pointer(start + colour);
                 // As above.
                 self.os().copy(p.addr(), to.addr(), layout.size().min(new.size()));
                 self.copied(layout.size().min(new.size()));
+                self.copied_whole();
                 if self.wipes() {
                     self.wipe(p.addr(), layout.size());
                 }
-                self.give_slowly(span.start, old_block.len, 0);
+                self.give_slowly(span.start, old_block, 0);
                 self.resized(layout.size(), new.size());
-                to
+                (to, Outcome::Copied)
             }
-            Grown::Refused => ptr::null_mut(),
+            Grown::Refused => (ptr::null_mut(), Outcome::Refused),
         }
     }
 }

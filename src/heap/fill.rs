@@ -98,7 +98,10 @@ impl<O: Os> PageHeap<O> {
                 }
             } else if self.os.move_pages(start, at, len).is_ok() {
                 source.became = State::Zero;
-                self.reenter().note_move(source.span, source.shift, at);
+                let mut inner = self.reenter();
+                inner.note_move(source.span, source.shift, at);
+                inner.gathered += len as u64;
+                drop(inner);
                 at += len;
             } else {
                 let plugged = self.os.plug(at, len, huge).is_ok();
@@ -133,9 +136,11 @@ impl Inner {
 
     /// Takes dirty whole chunks into transit, of as few pieces as will do, up to the length of `target`.
     fn claim_sources<O: Os>(&mut self, target: Span, sources: &mut [Source; SOURCES], os: &O) -> usize {
-        let allowed = self.setup.moves
-            && self.regions.seams() < SEAMS_MAX
-            && self.regions.of(target.start).kind == Kind::Reserved;
+        let allowed = self.setup.moves && self.regions.of(target.start).kind == Kind::Reserved;
+        if allowed && self.regions.seams() >= SEAMS_MAX {
+            self.over_budget += 1;
+            return 0;
+        }
         if !allowed || !self.ensure_spare(os) {
             return 0;
         }

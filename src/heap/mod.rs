@@ -79,6 +79,10 @@ pub(crate) struct Books {
     pub(crate) purged: u64,
     pub(crate) softened: u64,
     pub(crate) refused_moves: u64,
+    /// Bytes moved from free runs to where they were wanted.
+    pub(crate) gathered: u64,
+    /// Times that nothing was gathered because the budget of seams was used up.
+    pub(crate) over_budget: u64,
     pub(crate) refused_growth: u64,
 }
 
@@ -98,6 +102,8 @@ impl Books {
             purged: self.purged + other.purged,
             softened: self.softened + other.softened,
             refused_moves: self.refused_moves + other.refused_moves,
+            gathered: self.gathered + other.gathered,
+            over_budget: self.over_budget + other.over_budget,
             refused_growth: self.refused_growth + other.refused_growth,
         }
     }
@@ -153,6 +159,8 @@ struct Inner {
     purged: u64,
     softened: u64,
     refused_moves: u64,
+    gathered: u64,
+    over_budget: u64,
     refused_growth: u64,
 }
 
@@ -200,6 +208,8 @@ impl<O: Os> PageHeap<O> {
                 purged: 0,
                 softened: 0,
                 refused_moves: 0,
+                gathered: 0,
+                over_budget: 0,
                 refused_growth: 0,
             };
             let bounds = [AtomicUsize::new(0), AtomicUsize::new(0)];
@@ -385,8 +395,20 @@ impl<O: Os> PageHeap<O> {
             purged: inner.purged,
             softened: inner.softened,
             refused_moves: inner.refused_moves,
+            gathered: inner.gathered,
+            over_budget: inner.over_budget,
             refused_growth: inner.refused_growth,
         }
+    }
+
+    /// Whether `address` lies in memory of this heap. For whoever looks at the mappings of the process.
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        self.inner
+            .lock(&self.os)
+            .regions
+            .all()
+            .iter()
+            .any(|r| address >= r.span.start && address < r.span.end())
     }
 
     /// Bytes set aside that hold nothing.
@@ -409,6 +431,12 @@ impl<O: Os> PageHeap<O> {
             dirty: inner.dirty(),
             stranded: inner.pieces.stranded(State::Dirty),
         }
+    }
+
+    /// Bytes handed out, less what is expected to stay untouched.
+    pub(crate) fn out_presumed_resident(&self) -> usize {
+        let inner = self.inner.lock(&self.os);
+        inner.out.saturating_sub(inner.absent)
     }
 
     /// Begins a new window: the highest level is the present one.

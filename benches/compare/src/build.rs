@@ -14,7 +14,25 @@ use serde::Deserialize;
 
 use crate::peers::Peer;
 
-const CHILD: &str = "zk-compare-child";
+/// A program that can be built around each of several allocators.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The package, and its folder.
+    pub package: &'static str,
+    /// See `package`.
+    pub folder: PathBuf,
+    /// The name of the program.
+    pub name: &'static str,
+}
+
+impl Program {
+    /// Returns the child of this package.
+    #[must_use]
+    pub fn child() -> Self {
+        let folder = env!("CARGO_MANIFEST_DIR").into();
+        Self { package: env!("CARGO_PKG_NAME"), folder, name: "zk-compare-child" }
+    }
+}
 
 /// The children that could be built, by feature (none: the empty name), and a line for each that could not.
 #[derive(Debug, Default)]
@@ -36,7 +54,11 @@ impl Children {
 ///
 /// # Errors
 /// When a program was built but cannot be kept.
-pub fn children(peers: &[&'static Peer], starts: &mut dyn FnMut(&str)) -> Result<Children, Error> {
+pub fn children(
+    of: &Program,
+    peers: &[&'static Peer],
+    starts: &mut dyn FnMut(&str),
+) -> Result<Children, Error> {
     let mut children = Children::default();
     for peer in peers {
         let feature = peer.feature.unwrap_or_default();
@@ -45,9 +67,9 @@ pub fn children(peers: &[&'static Peer], starts: &mut dyn FnMut(&str)) -> Result
             continue;
         }
         starts(peer.name);
-        match built(feature) {
+        match built(of, feature) {
             Ok(program) => {
-                children.programs.insert(feature, keep(&program, feature)?);
+                children.programs.insert(feature, keep(&program, of.name, feature)?);
             }
             Err(reason) => children.left_out.push(format!("{}{reason}", left_out(feature))),
         }
@@ -66,13 +88,14 @@ struct Message {
 }
 
 /// Has cargo build the child with a feature and returns where it lies, or why it does not.
-fn built(feature: &str) -> Result<PathBuf, String> {
+fn built(program: &Program, feature: &str) -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command
-        .args(["build", "--package", env!("CARGO_PKG_NAME"), "--bin", CHILD, "--features", feature])
-        .args(["--message-format", "json", "--quiet", "--manifest-path"])
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
+        .args(["build", "--package", program.package, "--bin", program.name, "--features", feature])
+        .args(["--message-format", "json", "--quiet"])
+        // Where its own configuration of cargo holds, if it has one.
+        .current_dir(&program.folder)
         .stdin(Stdio::null());
     if !cfg!(debug_assertions) {
         command.arg("--release");
@@ -92,9 +115,9 @@ fn built(feature: &str) -> Result<PathBuf, String> {
 }
 
 /// Puts a program where the next build does not overwrite it.
-fn keep(program: &Path, feature: &str) -> Result<PathBuf, Error> {
+fn keep(program: &Path, base: &str, feature: &str) -> Result<PathBuf, Error> {
     let name = if feature.is_empty() { "system" } else { feature };
-    let kept = program.with_file_name(format!("{CHILD}-{name}"));
+    let kept = program.with_file_name(format!("{base}-{name}"));
     // Another comparison may be running the old one, which then must not change under it.
     let fresh = kept.with_extension(std::process::id().to_string());
     fs::copy(program, &fresh)

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use comfy_table::{CellAlignment, Table, presets};
 use prove_harness::Error;
 
-use crate::build::children;
+use crate::build::{Program, children};
 use crate::compare::{Settings, child};
 use crate::patterns::Pattern;
 use crate::peers::Peer;
@@ -26,7 +26,7 @@ const MORE: u32 = 12;
 /// # Errors
 /// When `strace` is missing or a child fails under it.
 pub fn count(patterns: &[Pattern], peers: &[&'static Peer], settings: Settings) -> Result<(), Error> {
-    let children = children(peers, &mut |name| eprintln!("building {name}"))?;
+    let children = children(&Program::child(), peers, &mut |name| eprintln!("building {name}"))?;
     for line in &children.left_out {
         eprintln!("{line}");
     }

@@ -4,13 +4,14 @@
 //! (A B C, C B A), so that a machine that warms up or gets busier favours nobody. The parent itself is idle while a
 //! child works. A child that fails is a line in the record and does not stop the others.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use prove_harness::Error;
 use prove_harness::machine::Machine;
 
-use crate::build::children;
+use crate::build::{Program, children};
 use crate::patterns::Pattern;
 use crate::peers::{Peer, VARIABLES};
 use crate::progress::Progress;
@@ -37,7 +38,7 @@ pub struct Settings {
 pub fn compare(patterns: &[Pattern], peers: &[&'static Peer], settings: Settings) -> Result<Record, Error> {
     let processes = patterns.len() * peers.len() * settings.turns as usize;
     let progress = Progress::new(processes as u64);
-    let children = children(peers, &mut |name| {
+    let children = children(&Program::child(), peers, &mut |name| {
         let line = format!("building {name}");
         progress.at(&line);
         progress.say(&line);
@@ -90,7 +91,7 @@ pub fn compare(patterns: &[Pattern], peers: &[&'static Peer], settings: Settings
 }
 
 /// The allocators in the order of this turn.
-fn order(peers: &[&'static Peer], turn: u32) -> Vec<&'static Peer> {
+pub(crate) fn order(peers: &[&'static Peer], turn: u32) -> Vec<&'static Peer> {
     let mut peers = peers.to_vec();
     if turn % 2 == 1 {
         peers.reverse();
@@ -112,14 +113,26 @@ pub fn child<'a>(
     if settings.stats {
         command.arg("--stats");
     }
-    for (name, _) in std::env::vars_os() {
-        if VARIABLES.iter().any(|start| name.to_string_lossy().starts_with(start)) {
-            command.env_remove(name);
-        }
+    for name in foreign_settings() {
+        command.env_remove(name);
     }
+    command.envs(environment(peer, settings.threads))
+}
+
+/// The variables of this process that would change an allocator.
+pub fn foreign_settings() -> impl Iterator<Item = OsString> {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    names.filter(|name| VARIABLES.iter().any(|start| name.to_string_lossy().starts_with(start)))
+}
+
+/// The environment of a peer's process of so many threads.
+#[must_use]
+pub fn environment(peer: &Peer, threads: usize) -> Vec<(String, String)> {
     // Its slabs are per thread and of 8 GiB each unless told otherwise: together no more than half of the memory.
-    let slab = Machine::here().memory_mib / 1024 / 2 / (settings.threads as u64 + 4);
-    command.env("ZK_ALLOC_SLAB_GB", slab.clamp(1, 8).to_string()).envs(peer.environment.iter().copied())
+    let slab = Machine::here().memory_mib / 1024 / 2 / (threads as u64 + 4);
+    let slab = ("ZK_ALLOC_SLAB_GB".to_owned(), slab.clamp(1, 8).to_string());
+    let own = peer.environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    std::iter::once(slab).chain(own).collect()
 }
 
 fn run(program: &Path, pattern: &Pattern, peer: &Peer, settings: Settings) -> Result<Outcome, Error> {

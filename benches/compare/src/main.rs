@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use prove_harness::{Error, finish, parse};
+use prove_harness::{Error, Rows, finish, parse};
 use zk_compare::calls;
 use zk_compare::compare::{self, Settings};
 use zk_compare::patterns::Pattern;
 use zk_compare::peers::Peer;
+use zk_compare::provers::{self, Statement};
 use zk_compare::record::Record;
-use zk_compare::{patterns, peers, report, tables};
+use zk_compare::{patterns, peers, replay, report, tables};
 
 /// Runs every allocation pattern under every allocator, each in a process of its own.
 #[derive(Parser, Debug)]
@@ -30,6 +31,23 @@ enum Task {
     List,
     /// Count the system calls about memory of a warm round, with `strace`; the filters stand before this word
     SystemCalls,
+    /// Prove with a real prover under every allocator; `--allocator` before this word chooses some
+    Provers {
+        /// What to prove
+        #[arg(long, value_enum, default_value = "keccak")]
+        statement: Statement,
+        /// Rows, a power of two (may be given more than once)
+        #[arg(long, default_value = "2^14")]
+        rows: Vec<Rows>,
+        #[command(flatten)]
+        settings: prove_harness::Settings,
+    },
+    /// Take and free the blocks of a trace (`ZK_NALLOC_TRACE`) again, in its order, under every allocator; the filters stand
+    /// before this word
+    Replay {
+        /// The trace, packed or not
+        trace: PathBuf,
+    },
     /// Write the tables and plots of a record into the document
     Report {
         /// The folder of the record, of `benches/record` [default: the latest there]
@@ -51,7 +69,8 @@ struct Run {
     /// Threads of each process [default: the processors it may use]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4096))]
     threads: Option<u16>,
-    /// Name of the record [default: the date, where everything is run in full; else none is written]
+    /// Name of the record; one that is there is added to, pattern by pattern [default: the date, where everything is
+    /// run in full; else none is written]
     #[arg(long)]
     record: Option<String>,
     /// Small sizes, and every byte checked: shows that all is right, not how fast it is
@@ -70,6 +89,12 @@ fn main() -> ExitCode {
     finish(match arguments.command {
         Some(Task::List) => list(),
         Some(Task::SystemCalls) => system_calls(&arguments.run),
+        Some(Task::Provers { statement, rows, settings }) => {
+            provers::compare(statement, &rows, &chosen_peers(&arguments.run), &settings)
+        }
+        Some(Task::Replay { trace }) => {
+            replay::compare(&trace, &chosen_peers(&arguments.run), settings(&arguments.run))
+        }
         Some(Task::Report { record }) => report(record),
         None if arguments.run.list => list(),
         None => run(&arguments.run),
@@ -103,12 +128,19 @@ fn chosen(options: &Run) -> Result<Chosen, Error> {
     if patterns.is_empty() {
         return Err(Error::new("no pattern has such a name; --list shows them"));
     }
-    let chosen = |name: &str| options.allocator.is_empty() || options.allocator.iter().any(|n| n == name);
-    let peers = peers::ALL.iter().filter(|peer| chosen(peer.name)).collect();
+    let peers = chosen_peers(options);
+    Ok(Chosen { patterns, peers, settings: settings(options) })
+}
+
+fn settings(options: &Run) -> Settings {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.map_or(cpus, usize::from);
-    let settings = Settings { turns: options.turns, threads, quick: options.quick, stats: options.stats };
-    Ok(Chosen { patterns, peers, settings })
+    Settings { turns: options.turns, threads, quick: options.quick, stats: options.stats }
+}
+
+fn chosen_peers(options: &Run) -> Vec<&'static Peer> {
+    let chosen = |name: &str| options.allocator.is_empty() || options.allocator.iter().any(|n| n == name);
+    peers::ALL.iter().filter(|peer| chosen(peer.name)).collect()
 }
 
 fn system_calls(options: &Run) -> Result<(), Error> {
@@ -120,16 +152,18 @@ fn run(options: &Run) -> Result<(), Error> {
     let Chosen { patterns, peers, settings } = chosen(options)?;
     let record = compare::compare(&patterns, &peers, settings)?;
     let all = options.pattern.is_empty() && options.allocator.is_empty() && !options.quick;
-    let name = options.record.clone().or_else(|| all.then(|| fresh_name(&date())));
-    if let Some(name) = name {
-        let folder = records().join(&name);
-        record.write(&folder)?;
-        eprintln!("written: {}", folder.display());
-    }
     if all {
         print!("{}", tables::overview(&report::measured(&record, &patterns)));
     }
-    if options.quick && record.about.iter().any(|line| line.starts_with("failed")) {
+    let failed = record.about.iter().any(|line| line.starts_with("failed"));
+    let name = options.record.clone().or_else(|| all.then(|| fresh_name(&date())));
+    if let Some(name) = name {
+        let folder = records().join(&name);
+        let record = if folder.exists() { Record::read(&folder)?.joined(record) } else { record };
+        record.write(&folder)?;
+        eprintln!("written: {}", folder.display());
+    }
+    if options.quick && failed {
         return Err(Error::new("a pattern failed"));
     }
     Ok(())

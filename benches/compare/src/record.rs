@@ -107,6 +107,19 @@ impl Record {
         file.flush().map_err(|cause| doing(&cause))
     }
 
+    /// Adds what was measured later: it takes the place of runs of the same patterns.
+    #[must_use]
+    pub fn joined(mut self, later: Self) -> Self {
+        self.runs.retain(|run| later.runs.iter().all(|other| other.pattern != run.pattern));
+        self.runs.extend(later.runs);
+        for line in later.about {
+            if !self.about.contains(&line) {
+                self.about.push(line);
+            }
+        }
+        self
+    }
+
     /// Reads a record from its folder.
     ///
     /// # Errors
@@ -217,6 +230,11 @@ mod tests {
         let again = Record::read(&folder);
         fs::remove_dir_all(&folder).expect("was made");
         assert_eq!(again.expect("can be read"), record);
+        let b = Run { pattern: "b".into(), ..of("x", 0) };
+        let later = Record { about: vec!["there".into(), "too".into()], runs: vec![b.clone()] };
+        let both = record.clone().joined(later.clone());
+        assert_eq!((both.runs.len(), both.about.len()), (4, 3));
+        assert_eq!(both.joined(later.clone()).runs.len(), 4, "measured anew");
         assert!(Record::read(&folder).is_err());
     }
 }

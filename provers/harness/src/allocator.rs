@@ -8,8 +8,8 @@
 //! Invariant D1: `CHOSEN` leaves `UNDECIDED` at most once and never changes again. So a block always goes back
 //! to the allocator it came from. Never here: anything that allocates, locks or panics.
 //!
-//! To add a rival: a variant of [`Choice`] (and its place in [`Choice::ALL`], [`Choice::name`] and
-//! `Choice::from_code`), one static and one arm in `forward`.
+//! To add a rival: a feature and a line in `rival.rs`. A build holds one of them at most, because versions of one C
+//! library cannot be linked together; `zk-compare provers` makes the builds.
 
 #![expect(unsafe_code, reason = "implements GlobalAlloc and reads the environment without allocating")]
 
@@ -30,6 +30,8 @@ const UNDECIDED: u8 = 0;
 
 static CHOSEN: AtomicU8 = AtomicU8::new(UNDECIDED);
 static NALLOC: NAlloc = NAlloc::new();
+#[cfg(feature = "rival")]
+static RIVAL: crate::rival::Rival = crate::rival::RIVAL;
 
 /// What can stand behind [`Dispatch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -41,11 +43,14 @@ pub enum Choice {
     /// `zk_nalloc::NAlloc::new()`.
     #[value(name = "nalloc")]
     NAlloc = 2,
+    /// The one allocator that a feature of this package puts in.
+    #[cfg(feature = "rival")]
+    Rival = 3,
 }
 
 impl Choice {
-    /// Every choice, the baseline first.
-    pub const ALL: [Self; 2] = [Self::System, Self::NAlloc];
+    /// Those that every build has, the baseline first: what a prover compares by itself.
+    pub const COMPARED: [Self; 2] = [Self::System, Self::NAlloc];
 
     /// Returns the name on the command line and in [`VARIABLE`].
     #[must_use]
@@ -53,6 +58,8 @@ impl Choice {
         match self {
             Self::System => "system",
             Self::NAlloc => "nalloc",
+            #[cfg(feature = "rival")]
+            Self::Rival => "rival",
         }
     }
 
@@ -62,6 +69,8 @@ impl Choice {
         match self {
             Self::System => "System",
             Self::NAlloc => "NAlloc",
+            #[cfg(feature = "rival")]
+            Self::Rival => "rival",
         }
     }
 
@@ -76,13 +85,15 @@ impl Choice {
         match code {
             1 => Some(Self::System),
             2 => Some(Self::NAlloc),
+            #[cfg(feature = "rival")]
+            3 => Some(Self::Rival),
             _ => None,
         }
     }
 
     /// Finds a choice by its [`name`](Self::name).
     fn from_name(name: &[u8]) -> Option<Self> {
-        Self::ALL.into_iter().find(|choice| choice.name().as_bytes() == name)
+        Self::value_variants().iter().copied().find(|choice| choice.name().as_bytes() == name)
     }
 }
 
@@ -110,6 +121,8 @@ macro_rules! forward {
         match Choice::of_this_process() {
             Choice::System => System.$method($($argument),*),
             Choice::NAlloc => NALLOC.$method($($argument),*),
+            #[cfg(feature = "rival")]
+            Choice::Rival => RIVAL.$method($($argument),*),
         }
     };
 }
@@ -149,11 +162,13 @@ unsafe impl GlobalAlloc for Dispatch {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum;
+
     use super::{Choice, UNDECIDED, VARIABLE, VARIABLE_C};
 
     #[test]
     fn every_choice_is_found_by_its_name_and_code() {
-        for choice in Choice::ALL {
+        for choice in Choice::value_variants().iter().copied() {
             assert_eq!(Choice::from_name(choice.name().as_bytes()), Some(choice));
             assert_eq!(Choice::from_code(choice as u8), Some(choice));
         }

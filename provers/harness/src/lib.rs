@@ -15,6 +15,8 @@ pub mod machine;
 mod parent;
 mod progress;
 pub mod record;
+#[cfg(feature = "rival")]
+mod rival;
 pub mod statistics;
 pub mod table;
 pub mod usage;
@@ -23,4 +25,4 @@ pub use allocator::{Choice, Dispatch};
 pub use child::{Prover, serve};
 pub use cli::{Rows, Settings, finish, parse};
 pub use error::Error;
-pub use parent::{Task, compare};
+pub use parent::{Contender, Task, compare, compare_all};

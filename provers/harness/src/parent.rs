@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use crate::allocator::{Choice, VARIABLE};
@@ -24,25 +25,66 @@ pub struct Task {
     pub arguments: Vec<String>,
 }
 
-/// Proves every task under every allocator, `settings.turns` times in alternating order, and prints one table on
-/// standard output; shows progress on standard error.
+/// One side of a comparison: a program with an allocator in it.
+#[derive(Clone, Debug)]
+pub struct Contender {
+    /// Its name in tables and records.
+    pub name: String,
+    /// A build of the prover that holds the allocator.
+    pub program: PathBuf,
+    /// What to choose in it: the name of a [`Choice`], of which this build may know fewer.
+    pub choice: String,
+    /// What else is set in its environment.
+    pub environment: Vec<(String, String)>,
+}
+
+/// Proves every task under `System` and under `NAlloc`, `settings.turns` times in alternating order, and prints one
+/// table on standard output; shows progress on standard error.
 ///
 /// # Errors
 /// When a child cannot be started or fails, or the record cannot be written.
 pub fn compare(tasks: &[Task], settings: &Settings) -> Result<(), Error> {
+    let program = std::env::current_exe().map_err(|cause| Error::doing("finding this program", cause))?;
+    let contender = |choice: Choice| Contender {
+        name: choice.title().into(),
+        program: program.clone(),
+        choice: choice.name().into(),
+        environment: Vec::new(),
+    };
+    let failed = compare_all(tasks, &Choice::COMPARED.map(contender), settings)?;
+    failed.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// Does as [`compare`] among any programs that were built from the same prover, and goes on where one of them fails:
+/// returns the failures.
+///
+/// # Errors
+/// When the record cannot be written.
+pub fn compare_all(
+    tasks: &[Task],
+    contenders: &[Contender],
+    settings: &Settings,
+) -> Result<Vec<Error>, Error> {
     // Before the work, not after it: a record that cannot be written is better known now.
     let file = settings.json.as_ref().map(|path| {
         fs::File::create(path).map_err(|cause| Error::doing(format!("creating {}", path.display()), cause))
     });
     let file = file.transpose()?;
     let machine = Machine::here();
-    let processes = tasks.len() * Choice::ALL.len() * settings.turns as usize;
+    let processes = tasks.len() * contenders.len() * settings.turns as usize;
     let progress = Progress::new(processes as u64 * u64::from(settings.rounds), settings);
     let mut runs = Vec::with_capacity(processes);
+    let mut failed = Vec::new();
     for task in tasks {
         for turn in 0..settings.turns {
-            for allocator in order(turn) {
-                runs.push(run(task, allocator, turn, settings, &progress)?);
+            for contender in order(contenders, turn) {
+                match run(task, contender, turn, settings, &progress) {
+                    Ok(run) => runs.push(run),
+                    Err(error) => {
+                        progress.say(&format!("failed: {error}"));
+                        failed.push(error);
+                    }
+                }
             }
         }
     }
@@ -54,56 +96,62 @@ pub fn compare(tasks: &[Task], settings: &Settings) -> Result<(), Error> {
         serde_json::to_writer_pretty(file, &record)
             .map_err(|cause| Error::doing("writing the record", cause))?;
     }
-    Ok(())
+    Ok(failed)
 }
 
-/// The allocators in the order of this turn: A B, then B A, and so on.
-fn order(turn: u32) -> Vec<Choice> {
-    let mut choices = Choice::ALL.to_vec();
+/// The contenders in the order of this turn: A B, then B A, and so on.
+fn order<T>(contenders: &[T], turn: u32) -> Vec<&T> {
+    let mut order: Vec<&T> = contenders.iter().collect();
     if turn % 2 == 1 {
-        choices.reverse();
+        order.reverse();
     }
-    choices
+    order
 }
 
 fn run(
     task: &Task,
-    allocator: Choice,
+    contender: &Contender,
     turn: u32,
     settings: &Settings,
     progress: &Progress,
 ) -> Result<Run, Error> {
-    progress.starts(&task.statement, allocator, turn);
-    let mut child = start(task, allocator, settings)?;
+    progress.starts(&task.statement, &contender.name, turn);
+    let mut child = start(task, contender, settings)?;
     let heard = listen(&mut child, progress);
     if heard.is_err() {
         // A child that talks nonsense must not outlive us; one that has already ended refuses, which is as well.
         let _ = child.kill();
     }
-    let what = || format!("{} under {}", task.statement, allocator.title());
+    let what = || format!("{} under {}", task.statement, contender.name);
     let status = child.wait().map_err(|cause| Error::doing(what(), cause))?;
     if !status.success() {
         return Err(Error::doing(what(), format!("the proving process ended with {status}")));
     }
     let (rounds, end) = heard.map_err(|cause| Error::doing(what(), cause))?;
-    let run = Run { statement: task.statement.clone(), allocator, turn, rounds, end };
+    let run = Run { statement: task.statement.clone(), allocator: contender.name.clone(), turn, rounds, end };
     progress.ends(&run);
     Ok(run)
 }
 
-fn start(task: &Task, allocator: Choice, settings: &Settings) -> Result<Child, Error> {
-    let program = std::env::current_exe().map_err(|cause| Error::doing("finding this program", cause))?;
-    let mut command = Command::new(program);
+fn start(task: &Task, contender: &Contender, settings: &Settings) -> Result<Child, Error> {
+    let mut command = Command::new(&contender.program);
     command
         .args(&task.arguments)
-        .args(["--allocator", allocator.name()])
+        .args(["--allocator", &contender.choice])
         .args(["--rounds", &settings.rounds.to_string()])
         .args(["--threads", &settings.threads().to_string()]);
     if settings.stats {
         command.arg("--stats");
     }
+    if settings.prefault > 0 {
+        command.args(["--prefault", &settings.prefault.to_string()]);
+    }
+    if settings.report {
+        command.env("ZK_NALLOC_REPORT", "1");
+    }
     command
-        .env(VARIABLE, allocator.name())
+        .env(VARIABLE, &contender.choice)
+        .envs(contender.environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -130,14 +178,11 @@ fn listen(child: &mut Child, progress: &Progress) -> Result<(Vec<Round>, End), E
 
 #[cfg(test)]
 mod tests {
-    use super::{Choice, order};
+    use super::order;
 
     #[test]
     fn every_second_turn_runs_backwards() {
-        assert_eq!(
-            [order(0), order(1)].concat(),
-            [Choice::System, Choice::NAlloc, Choice::NAlloc, Choice::System]
-        );
-        assert_eq!(order(2), order(0));
+        assert_eq!([order(&["a", "b"], 0), order(&["a", "b"], 1)].concat(), [&"a", &"b", &"b", &"a"]);
+        assert_eq!(order(&[1, 2], 2), order(&[1, 2], 0));
     }
 }

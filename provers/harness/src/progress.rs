@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::allocator::Choice;
 use crate::cli::Settings;
 use crate::record::{Round, Run};
 use crate::statistics::Summary;
@@ -36,9 +35,9 @@ impl Progress {
     }
 
     /// Says which process starts.
-    pub(crate) fn starts(&self, statement: &str, allocator: Choice, turn: u32) {
+    pub(crate) fn starts(&self, statement: &str, allocator: &str, turn: u32) {
         let turns = self.turns;
-        self.bar.set_message(format!("{statement}, {}, turn {} of {turns}", allocator.title(), turn + 1));
+        self.bar.set_message(format!("{statement}, {allocator}, turn {} of {turns}", turn + 1));
     }
 
     /// Counts one proof.
@@ -52,13 +51,18 @@ impl Progress {
         let line = format!(
             "{}, {}, turn {} of {}: cold {:.2} s, warm {:.2} s, {} proofs verified",
             run.statement,
-            run.allocator.title(),
+            run.allocator,
             run.turn + 1,
             self.turns,
             summary.cold_seconds,
             summary.warm_seconds_median,
             run.rounds.len(),
         );
+        self.say(&line);
+    }
+
+    /// Says something that stays.
+    pub(crate) fn say(&self, line: &str) {
         if self.lines {
             eprintln!("{line}");
         } else {

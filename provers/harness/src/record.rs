@@ -6,7 +6,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::allocator::Choice;
 use crate::machine::Machine;
 
 /// One line of a child's standard output.
@@ -52,8 +51,8 @@ pub struct End {
 pub struct Run {
     /// What was proved, in words.
     pub statement: String,
-    /// Under which allocator.
-    pub allocator: Choice,
+    /// Under which allocator, by its name in tables.
+    pub allocator: String,
     /// In which turn, from 0.
     pub turn: u32,
     /// Its proofs in order.

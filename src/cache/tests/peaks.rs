@@ -332,7 +332,38 @@ fn what_the_rest_of_the_process_needs_counts_as_needed() {
     assert!(cached(&model) >= 90 * MIB, "all that was live may stay: {}", cached(&model) / MIB);
     // The small side comes to hold most of what was ever needed at once.
     os.set_beside(Some(64 * MIB));
+    os.pass(2_000_000);
     some(256 * MIB);
     assert!(cached(&model) <= (96 - 64 + 4) * MIB, "{} MiB beside 64 of 96", cached(&model) / MIB);
+    finish(&model, Vec::new(), true);
+}
+
+/// Measured at every tick, it cost ten times as much as the pairs of blocks between two ticks.
+#[test]
+fn the_rest_of_the_process_is_not_measured_at_every_tick() {
+    let os = fake(2 << 30);
+    os.set_beside(Some(0));
+    let model = Model::new(os.clone(), 512 * MIB, Config::new());
+    for _ in 0..4 {
+        for _ in 0..64 {
+            let live = touched(&model, 16 * MIB);
+            model.free(live);
+        }
+        os.pass(2_000_000);
+    }
+    assert_eq!(os.calls(crate::os::fake::Call::Anonymous), 4);
+}
+
+/// Hot runs of 4 MiB held three of these and a megabyte that no block fitted, so that fresh memory had to be faulted in
+/// every round and as much given up.
+#[test]
+fn blocks_of_one_length_leave_no_ends_of_hot_runs() {
+    let os = fake(2 << 30);
+    let model = Model::new(os.clone(), 512 * MIB, Config::new());
+    for _ in 0..40 {
+        let blocks: Vec<Live> = (0..64).map(|_| touched(&model, MIB)).collect();
+        blocks.into_iter().for_each(|live| model.free(live));
+    }
+    assert!(fresh(&model) <= 70 << 20, "{} MiB for 64", fresh(&model) >> 20);
     finish(&model, Vec::new(), true);
 }

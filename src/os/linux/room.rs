@@ -15,11 +15,34 @@ use crate::os::{InUse, Room};
 
 /// The scarcest room of all.
 pub(super) fn scarcest(reserved: usize) -> Option<Room> {
-    let process = [(Limit::AddressSpace, InUse::AddressSpace, reserved), (Limit::Data, InUse::Data, 0)];
-    [cgroups(Version::V2), cgroups(Version::V1), host()]
-        .into_iter()
-        .chain(process.map(|(limit, used, aside)| of_process(limit, used, aside)))
-        .fold(None, scarcer)
+    let mut scarcest = None;
+    each(reserved, &mut |room| scarcest = scarcer(scarcest, Some(room)));
+    scarcest
+}
+
+/// How many bytes may be used before any limit has less left than one part in `share`.
+pub(super) fn spare(reserved: usize, share: usize) -> Option<usize> {
+    let mut spare: Option<usize> = None;
+    each(reserved, &mut |room| {
+        let here = room.left.saturating_sub(room.limit / share);
+        spare = Some(spare.map_or(here, |least| least.min(here)));
+    });
+    spare
+}
+
+/// Calls `found` with the room under every limit.
+fn each(reserved: usize, found: &mut dyn FnMut(Room)) {
+    for version in [Version::V2, Version::V1] {
+        if let Some(mut place) = cgroup::find(version) {
+            each_above(version, &mut place, found);
+        }
+    }
+    host().into_iter().for_each(&mut *found);
+    for (limit, used, aside) in
+        [(Limit::AddressSpace, InUse::AddressSpace, reserved), (Limit::Data, InUse::Data, 0)]
+    {
+        of_process(limit, used, aside).into_iter().for_each(&mut *found);
+    }
 }
 
 /// What a limit of the process leaves it, of which `aside` bytes are set aside and count as left.
@@ -45,22 +68,16 @@ fn room(limit: usize, used: usize, reclaimable: usize) -> Room {
     Room { limit, left: limit.saturating_sub(used.saturating_sub(reclaimable)) }
 }
 
-/// The scarcest of our cgroup and its parents.
-fn cgroups(version: Version) -> Option<Room> {
-    let mut place = cgroup::find(version)?;
-    scarcest_above(version, &mut place)
-}
-
-fn scarcest_above(version: Version, place: &mut Place) -> Option<Room> {
-    let mut scarcest = None;
+/// The rooms of a cgroup and its parents.
+fn each_above(version: Version, place: &mut Place, found: &mut dyn FnMut(Room)) {
     loop {
         let here = match version {
             Version::V1 => version_1(place),
             Version::V2 => version_2(place),
         };
-        scarcest = scarcer(scarcest, here);
+        here.into_iter().for_each(&mut *found);
         if !place.up() {
-            return scarcest;
+            return;
         }
     }
 }

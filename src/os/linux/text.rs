@@ -13,6 +13,21 @@ pub(super) fn number(text: &[u8]) -> Option<u64> {
     })
 }
 
+/// A hexadecimal number in lower case and nothing else.
+pub(super) fn hex(text: &[u8]) -> Option<usize> {
+    if text.is_empty() || text.len() > usize::BITS as usize / 4 {
+        return None;
+    }
+    text.iter().try_fold(0_usize, |sum, &byte| {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            _ => return None,
+        };
+        Some(sum << 4 | usize::from(digit))
+    })
+}
+
 /// A decimal number with one newline or none behind it, as a `usize`.
 pub(super) fn file_number(text: &[u8]) -> Option<usize> {
     usize::try_from(number(text.trim_ascii_end())?).ok()
@@ -75,6 +90,14 @@ mod tests {
         assert_eq!(file_number(b"2097152\n"), Some(2 << 20));
         assert_eq!(file_number(b"max\n"), None);
         assert_eq!(file_number(b"\n"), None);
+    }
+
+    #[test]
+    fn hexadecimal_numbers() {
+        assert_eq!((hex(b"7f00"), hex(b"ffffffffff600000")), (Some(0x7f00), Some(0xffff_ffff_ff60_0000)));
+        for text in [&b""[..], b"7F", b"g", b"-1", b"10000000000000000", b"0x1"] {
+            assert_eq!(hex(text), None, "{text:?}");
+        }
     }
 
     #[test]

@@ -26,7 +26,11 @@ impl Tree {
         let mut directory = Path::new(self.0.as_os_str().as_encoded_bytes()).unwrap();
         let top = directory.len();
         directory.push(group.as_bytes()).unwrap();
-        scarcest_above(version, &mut Place { directory, top })
+        let mut scarcest = None;
+        each_above(version, &mut Place { directory, top }, &mut |room| {
+            scarcest = scarcer(scarcest, Some(room));
+        });
+        scarcest
     }
 }
 
@@ -159,6 +163,7 @@ fn files_that_are_cut_empty_or_noise_are_as_if_they_were_not_there() {
 fn this_host_has_room() {
     let host = host().unwrap();
     assert!(host.left > 0 && host.left <= host.limit);
+    assert!(spare(0, 20).unwrap() <= host.left);
     let room = scarcest(0).unwrap();
     assert!(
         room.left <= room.limit

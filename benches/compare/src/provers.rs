@@ -1,0 +1,106 @@
+//! The prover comparisons, among all allocators: the same builds of the same provers as their own commands make, with
+//! a rival put in.
+//!
+//! Why it is here and not in the provers: these build with one rival each, and only this program knows who there is.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use prove_harness::{Choice, Contender, Error, Rows, Settings, Task, compare_all};
+
+use crate::build::{Program, children};
+use crate::compare::{environment, foreign_settings};
+use crate::peers::{self, OURS, Peer};
+
+/// What there is to prove.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Statement {
+    /// The Keccak AIR of Plonky3
+    Keccak,
+    /// The Poseidon2 AIR of Plonky3
+    Poseidon2,
+    /// Repeated squaring in plonky2
+    Squaring,
+}
+
+impl Statement {
+    fn program(self) -> Program {
+        let provers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../provers");
+        match self {
+            Self::Keccak | Self::Poseidon2 => {
+                Program { package: "prove-plonky3", folder: provers.join("plonky3"), name: "prove-plonky3" }
+            }
+            Self::Squaring => {
+                Program { package: "prove-plonky2", folder: provers.join("plonky2"), name: "prove-plonky2" }
+            }
+        }
+    }
+
+    fn task(self, rows: Rows) -> Task {
+        let rows_argument = format!("--rows={rows}");
+        match self {
+            Self::Keccak => Task {
+                statement: format!("keccak {rows}"),
+                arguments: vec!["--air=keccak".into(), rows_argument],
+            },
+            Self::Poseidon2 => Task {
+                statement: format!("poseidon2 {rows}"),
+                arguments: vec!["--air=poseidon2".into(), rows_argument],
+            },
+            Self::Squaring => Task { statement: format!("squaring {rows}"), arguments: vec![rows_argument] },
+        }
+    }
+}
+
+/// Proves `statement` for each number of rows under each of `peers`, and prints one table; with a rival that does not
+/// build or fails left out with a line.
+///
+/// # Errors
+/// When a program cannot be kept or the record cannot be written.
+pub fn compare(
+    statement: Statement,
+    rows: &[Rows],
+    peers: &[&'static Peer],
+    settings: &Settings,
+) -> Result<(), Error> {
+    // Those would be inherited by all.
+    if let Some(name) = foreign_settings().next() {
+        let name = name.to_string_lossy();
+        return Err(Error::new(format!("{name} is set and would change an allocator: unset it first")));
+    }
+    // Ours as it comes: its other forms are a matter of patterns.
+    let peers: Vec<&Peer> = peers.iter().copied().filter(|peer| !peer.ours || peer.name == OURS).collect();
+    let built: Vec<&Peer> = peers.iter().map(|peer| without_ours(peer)).collect();
+    let children = children(&statement.program(), &built, &mut |name| eprintln!("building {name}"))?;
+    for line in &children.left_out {
+        eprintln!("{line}");
+    }
+    let contender = |peer: &&Peer| {
+        let program = children.of(without_ours(peer)).map(Path::to_path_buf)?;
+        Some(contender(peer, program, settings))
+    };
+    let contenders: Vec<Contender> = peers.iter().filter_map(contender).collect();
+    let tasks: Vec<Task> = rows.iter().map(|rows| statement.task(*rows)).collect();
+    compare_all(&tasks, &contenders, settings).map(|_| ())
+}
+
+/// Every build holds ours and the C library's: these need no feature.
+fn without_ours(peer: &Peer) -> &'static Peer {
+    let base = peers::by_name(if peer.ours { "glibc" } else { peer.name });
+    base.unwrap_or(&peers::ALL[0])
+}
+
+fn contender(peer: &Peer, program: PathBuf, settings: &Settings) -> Contender {
+    let choice = match (peer.ours, peer.feature) {
+        (true, _) => "nalloc",
+        (false, None) => "system",
+        (false, Some(_)) => "rival",
+    };
+    let name = if peer.name == OURS { Choice::NAlloc.title() } else { peer.name };
+    Contender {
+        name: name.into(),
+        program,
+        choice: choice.into(),
+        environment: environment(peer, settings.threads()),
+    }
+}

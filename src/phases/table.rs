@@ -1,0 +1,152 @@
+//! What is known of the phases of each name, added up over their repetitions.
+//!
+//! Invariants: a name has one line, for the life of the process; lines are never taken away; a name for which there is
+//! no line left counts as [`OTHER`]; nothing allocates.
+
+use std::sync::OnceLock;
+
+use super::Trim;
+use super::reading::Reading;
+use crate::sync::process::{AtomicU8, AtomicU64, Ordering};
+
+/// Lines, the one for other names included. A prover has a dozen stages.
+const LINES: usize = 64;
+
+/// The line of all names that came when there was no line left.
+const OTHER: usize = LINES - 1;
+
+/// What [`OTHER`] is called.
+const OTHER_NAME: &str = "(other)";
+
+/// What has been added up for a name. Relaxed throughout: each number stands for itself.
+pub(super) struct Line {
+    name: OnceLock<&'static str>,
+    pub(super) trim: AtomicU8,
+    count: AtomicU64,
+    wall: AtomicU64,
+    wall_max: AtomicU64,
+    kernel: AtomicU64,
+    minor: AtomicU64,
+    major: AtomicU64,
+    live_max: AtomicU64,
+    live_last: AtomicU64,
+    resident_max: AtomicU64,
+}
+
+/// Phases that were not measured, because too many were open at once.
+static MISSED: AtomicU64 = AtomicU64::new(0);
+
+static TABLE: [Line; LINES] = [const {
+    Line {
+        name: OnceLock::new(),
+        trim: AtomicU8::new(Trim::Keep as u8),
+        count: AtomicU64::new(0),
+        wall: AtomicU64::new(0),
+        wall_max: AtomicU64::new(0),
+        kernel: AtomicU64::new(0),
+        minor: AtomicU64::new(0),
+        major: AtomicU64::new(0),
+        live_max: AtomicU64::new(0),
+        live_last: AtomicU64::new(0),
+        resident_max: AtomicU64::new(0),
+    }
+}; LINES];
+
+/// The number of a name's line.
+pub(super) fn number(name: &'static str) -> usize {
+    for (number, line) in TABLE[..OTHER].iter().enumerate() {
+        // Whoever else sets it at the same time may have set the same name.
+        let known = match line.name.get() {
+            Some(known) => known,
+            None => {
+                let _ = line.name.set(name);
+                line.name.get().unwrap_or(&"")
+            }
+        };
+        if core::ptr::eq(*known, name) || *known == name {
+            return number;
+        }
+    }
+    let _ = TABLE[OTHER].name.set(OTHER_NAME);
+    OTHER
+}
+
+pub(super) fn line(number: usize) -> &'static Line {
+    &TABLE[number]
+}
+
+/// Counts a phase that was not measured.
+pub(super) fn missed() {
+    MISSED.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Line {
+    pub(super) fn name(&self) -> &'static str {
+        self.name.get().copied().unwrap_or("")
+    }
+
+    /// Adds a repetition, from one reading to another, with what was live and resident at most; 0 where unknown.
+    pub(super) fn add(&self, from: &Reading, to: &Reading, live: u64, resident: u64) {
+        let add = |number: &AtomicU64, from: u64, to: u64| {
+            number.fetch_add(to.saturating_sub(from), Ordering::Relaxed);
+        };
+        self.count.fetch_add(1, Ordering::Relaxed);
+        add(&self.wall, from.at, to.at);
+        self.wall_max.fetch_max(to.at.saturating_sub(from.at), Ordering::Relaxed);
+        add(&self.kernel, from.kernel, to.kernel);
+        add(&self.minor, from.minor, to.minor);
+        add(&self.major, from.major, to.major);
+        self.live_max.fetch_max(live, Ordering::Relaxed);
+        self.live_last.store(live, Ordering::Relaxed);
+        self.resident_max.fetch_max(resident, Ordering::Relaxed);
+    }
+
+    /// What was live at most in the last repetition, in bytes.
+    pub(super) fn live_last(&self) -> u64 {
+        self.live_last.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn report(&self) -> super::PhaseReport {
+        let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        super::PhaseReport {
+            name: self.name(),
+            count: get(&self.count),
+            wall: get(&self.wall),
+            wall_max: get(&self.wall_max),
+            kernel: get(&self.kernel),
+            minor: get(&self.minor),
+            major: get(&self.major),
+            live: get(&self.live_max),
+            resident: get(&self.resident_max),
+        }
+    }
+}
+
+/// The lines in use, those of the names that came first first.
+pub(super) fn lines() -> impl Iterator<Item = &'static Line> {
+    TABLE.iter().filter(|line| line.name.get().is_some())
+}
+
+/// How many phases were not measured.
+pub(super) fn missed_so_far() -> u64 {
+    MISSED.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_one_line_and_names_beyond_the_last_share_one() {
+        let first = number("table: a");
+        // The same letters at another address.
+        let again: &'static str = String::from("table: a").leak();
+        assert_eq!(number(again), first);
+        assert_ne!(number("table: b"), first);
+        let names: Vec<&'static str> = (0..LINES).map(|i| &*format!("table: {i}").leak()).collect();
+        let numbers: Vec<usize> = names.iter().map(|name| number(name)).collect();
+        assert_eq!(numbers[LINES - 1], OTHER);
+        assert_eq!(line(OTHER).name(), OTHER_NAME);
+        assert_eq!(names.iter().map(|name| number(name)).collect::<Vec<_>>(), numbers);
+    }
+}
