@@ -122,10 +122,15 @@ fn percent(share: f64) -> String {
 /// Whether the allocator matters for this program.
 fn verdict(seen: &Seen) -> Option<String> {
     let (saved, faulting) = (seen.saved_share(), seen.share(seen.faulting));
-    Some(if saved >= MUCH {
+    Some(if seen.faults_again() && seen.share(seen.kernel) >= MUCH {
         format!(
-            "The allocator matters here: under the C library's about {} page faults more would have taken {:.1} s, {} of \
-             the time then spent.",
+            "{} of the time is the kernel's, and memory was given back and faulted in again; see below.",
+            percent(seen.share(seen.kernel))
+        )
+    } else if saved >= MUCH {
+        format!(
+            "The allocator matters here: under the C library's about {} page faults more would have taken {:.1} s at \
+             least, {} of the time then spent.",
             seen.avoided,
             seen.saved(),
             percent(saved)
