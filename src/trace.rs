@@ -70,7 +70,6 @@ pub(crate) struct Trace {
     mark: AtomicU64,
     began: AtomicU64,
     threads: AtomicU32,
-    phases: AtomicU64,
     last_sample: AtomicU64,
     samples: AtomicU32,
     /// When huge pages are looked at next.
@@ -98,7 +97,6 @@ impl Trace {
             mark: AtomicU64::new(0),
             began: AtomicU64::new(0),
             threads: AtomicU32::new(0),
-            phases: AtomicU64::new(0),
             last_sample: AtomicU64::new(0),
             samples: AtomicU32::new(0),
             next_huge: AtomicU64::new(0),
@@ -209,27 +207,24 @@ impl Trace {
         self.put(os, Event::Resized { p, layout, outcome });
     }
 
-    /// Records that a phase begins, and gives the number to end it by; 0 where nothing is recorded.
-    #[cfg_attr(not(test), expect(dead_code, reason = "phases have no public names yet"))]
-    pub(crate) fn phase_begins<O: Os>(&self, os: &O, name: &str) -> u64 {
-        if !self.is_on() {
-            return 0;
-        }
-        // Relaxed: a number of its own is all there is to it.
-        let phase = self.phases.fetch_add(1, Ordering::Relaxed) + 1;
-        let name = &name.as_bytes()[..name.len().min(NAME_MAX)];
+    /// Records that the phase of this number begins.
+    pub(crate) fn phase_begins<O: Os>(&self, os: &O, phase: u64, name: &str) {
         self.put(os, Event::PhaseBegins { phase, name_len: name.len() });
-        for (index, piece) in name.chunks(NAME_PIECE).enumerate() {
-            self.put(os, Event::Name { index, piece });
-        }
-        phase
+        self.name(os, name);
     }
 
-    /// Records that a phase ends, on whatever thread.
-    #[cfg_attr(not(test), expect(dead_code, reason = "phases have no public names yet"))]
-    pub(crate) fn phase_ends<O: Os>(&self, os: &O, phase: u64) {
-        if phase != 0 {
-            self.put(os, Event::PhaseEnds { phase });
+    /// Records that the phase of this number ends, on whatever thread. It is named again: it may have begun before
+    /// the trace did.
+    pub(crate) fn phase_ends<O: Os>(&self, os: &O, phase: u64, name: &str) {
+        self.put(os, Event::PhaseEnds { phase, name_len: name.len() });
+        self.name(os, name);
+    }
+
+    fn name<O: Os>(&self, os: &O, name: &str) {
+        let bytes = name.as_bytes();
+        let kept = bytes.get(..NAME_MAX).unwrap_or(bytes);
+        for (index, piece) in kept.chunks(NAME_PIECE).enumerate() {
+            self.put(os, Event::Name { index, piece });
         }
     }
 

@@ -145,3 +145,21 @@ fn a_vector_may_grow_and_go_on_another_thread() {
     });
     assert_eq!(*beside, 7);
 }
+
+#[test]
+fn a_vector_of_any_thread_grows_in_place() {
+    let arena = Arena::with_capacity(1 << 20).unwrap();
+    arena.alloc(1_u64);
+    std::thread::scope(|scope| {
+        let grown = scope.spawn(|| {
+            let mut vector: Vec<u64, &Arena> = Vec::with_capacity_in(1, &arena);
+            vector.push(0);
+            let first = vector.as_ptr();
+            vector.extend(1..1000);
+            assert_eq!(vector.as_ptr(), first, "nothing lies behind it");
+            drop(vector);
+            assert_eq!(arena.used(), 8, "what it had is free again");
+        });
+        grown.join().unwrap();
+    });
+}

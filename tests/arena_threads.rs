@@ -108,6 +108,56 @@ fn an_exhausted_arena_refuses_every_thread() {
 }
 
 #[test]
+fn what_stays_outside_a_scope_and_what_goes_with_it_share_no_chunk() {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(THREADS).build().unwrap();
+    let mut arena = Arena::with_capacity(1 << 20).unwrap();
+    let mut checkpoint = arena.checkpoint();
+    let mut scope = checkpoint.scope();
+    let mut stay: Vec<Vec<&mut u64>> = Vec::new();
+    const ROUNDS: u64 = if cfg!(miri) { 5 } else { 500 };
+    for round in 0..ROUNDS {
+        stay.push(pool.broadcast(|_| scope.alloc(round)));
+        scope.scope(|inner| {
+            pool.broadcast(|_| (0..50).for_each(|i| assert_eq!(*inner.alloc([round, i]), [round, i])));
+        });
+    }
+    for (numbers, round) in stay.iter().zip(0..) {
+        assert!(numbers.iter().all(|&&mut number| number == round));
+    }
+    let least = 8 * THREADS * ROUNDS as usize;
+    let used = scope.used();
+    assert!((least..2 * least + 4096).contains(&used), "{used} bytes are in use, of {least} asked for");
+}
+
+#[test]
+fn threads_that_come_and_go_strand_little() {
+    let arena = Arena::with_capacity(1 << 20).unwrap();
+    arena.alloc(0);
+    let count = if cfg!(miri) { 20 } else { 1000 };
+    for i in 0..count {
+        std::thread::scope(|scope| _ = scope.spawn(|| arena.alloc(i)).join());
+    }
+    assert!(arena.used() <= 256 << 10);
+    let left = std::iter::from_fn(|| arena.try_alloc([0_u64; 16]).ok()).count() * 128;
+    assert!(left >= 768 << 10, "only {left} bytes are left");
+}
+
+#[test]
+fn the_owner_keeps_its_window_when_others_come() {
+    let mut arena = Arena::with_capacity(1 << 20).unwrap();
+    for _ in 0..3 {
+        arena.alloc(0_u64);
+        std::thread::scope(|scope| _ = scope.spawn(|| arena.alloc(1_u64)).join());
+        let before = arena.used();
+        arena.alloc(2_u64);
+        arena.alloc_slice_copy(&[3_u64; 4]);
+        assert_eq!(arena.used(), before + 8 + 32, "from where it allocated before");
+        arena.reset();
+        assert_eq!(arena.used(), 0);
+    }
+}
+
+#[test]
 fn arenas_work_in_destructors_of_thread_locals() {
     struct Last(Arena);
     impl Drop for Last {

@@ -55,7 +55,7 @@ fn deallocate(source: &impl Source, block: NonNull<u8>, layout: Layout) {
 /// Frees `to..from`, the end of a block, where the block is the last one.
 fn cut(source: &impl Source, from: usize, to: usize) {
     source.arena().note_dirty(from);
-    let moved = source.window().is_some_and(|window| window.move_end(from, to));
+    let moved = source.any_window().is_some_and(|window| window.move_end(from, to));
     if !moved {
         source.arena().shared.0.give_back(from, to);
     }
@@ -63,7 +63,7 @@ fn cut(source: &impl Source, from: usize, to: usize) {
 
 /// Moves the end of a block from `from` up to `to`, where nothing lies behind it.
 fn lengthen(source: &impl Source, from: usize, to: usize) -> bool {
-    if let Some(window) = source.window()
+    if let Some(window) = source.any_window()
         && window.get().0.addr() == from
     {
         if window.move_end(from, to) {

@@ -29,7 +29,7 @@
 //!
 //! What fails to compile is a use after the reset, which is what the `unsafe` stood for.
 //!
-//! Invariants R1 to R14 are in docs/SAFETY.md; the design and its measurements in docs/ARENA.md.
+//! Invariants R1 to R15 are in docs/SAFETY.md; the design and its measurements in docs/ARENA.md.
 
 #[cfg(any(feature = "allocator-api2", feature = "nightly"))]
 mod allocator;
@@ -43,6 +43,7 @@ mod raw;
 mod refill;
 mod scope;
 mod shared;
+mod stripes;
 mod typed;
 mod typed_raw;
 mod window;

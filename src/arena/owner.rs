@@ -78,6 +78,12 @@ impl Key {
         Self(AtomicU64::new(NOBODY ^ limit as u64))
     }
 
+    /// Makes this a key that fits nobody; `within` is an address of the arena. Any thread may do so at any time.
+    pub(super) fn close(&self, within: usize) {
+        // Relaxed: it opens nothing.
+        self.0.store(NOBODY ^ within as u64, Ordering::Relaxed);
+    }
+
     /// Makes this the key of `owner` for a window of a `capacity`-byte arena that ends at `limit`.
     #[inline]
     pub(super) fn set(&self, owner: u64, limit: usize, capacity: usize) {
@@ -121,6 +127,9 @@ mod tests {
         assert!(key.fits(start));
         key.set(assigned(), start + ARENA_MAX, ARENA_MAX + 1);
         assert!(!key.fits(start), "too large an arena to tell");
+        key.set(assigned(), start + 100, 1 << 20);
+        key.close(start);
+        assert!(!key.fits(start) && !key.fits(start + 1));
     }
 
     #[test]

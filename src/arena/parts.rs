@@ -1,8 +1,8 @@
 //! [`Arena`]: its parts, its life, and what it says about itself.
 //!
 //! The memory is one mapping, given away from its start. The first thread that allocates owns a window at the
-//! front and bumps it without an atomic exchange; other threads take blocks, and workers windows, from the shared
-//! counter. As long as nobody else takes anything, the owner's window grows in place and wastes nothing.
+//! front and bumps it without an atomic exchange; other threads, and workers, take windows from the shared counter. As
+//! long as nobody else takes anything, the owner's window grows in place and wastes nothing.
 //!
 //! Invariants (docs/SAFETY.md): R7 and R8 for who may bump; R9, every byte at or above `dirty` that is in no live
 //! block is zero. Never here: lifetimes of blocks (see `place`) and destructors.
@@ -10,6 +10,7 @@
 use super::mapping::Mapping;
 use super::owner::{self, Key};
 use super::shared::Shared;
+use super::stripes::Stripes;
 use super::window::Window;
 use crate::error::MapFailed;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -22,6 +23,12 @@ const REFILL_MAX: usize = 1 << 20;
 /// this is stranded when the owner stops allocating. Smaller steps show: a step takes about 0.2 us.
 const REFILL_SHARE: usize = 16;
 
+/// The most that another thread's window grows by at once, as for a worker.
+const CHUNK_MAX: usize = 64 << 10;
+
+/// As [`REFILL_SHARE`]: with 16 threads, a sixteenth of a small arena is stranded at worst.
+const CHUNK_SHARE: usize = 256;
+
 /// Keeps what threads write to apart: two cache lines, since processors fetch them in pairs.
 #[repr(align(128))]
 #[derive(Debug)]
@@ -29,11 +36,13 @@ pub(super) struct Apart<T>(pub(super) T);
 
 /// Scratch memory that dies together.
 ///
-/// Allocation needs only `&Arena`, from any thread: the thread that allocates first moves a cursor, which takes a
-/// few instructions; others share an atomic counter, or take a [`Worker`](super::Worker) each. What is allocated
-/// borrows from the arena, so that [`reset`](Self::reset), which needs `&mut`, is O(1) and safe.
+/// Allocation needs only `&Arena`, from any thread. As long as one thread allocates, it moves a cursor, which takes a
+/// few instructions; when another joins it, each finds a chunk of its own by its thread, which takes two or three times
+/// as many and no locked exchange. A [`Worker`](super::Worker) saves that search. What is allocated borrows from the
+/// arena, so that [`reset`](Self::reset), which needs `&mut`, is O(1) and safe.
 ///
-/// The capacity is a hard bound. Past it the `alloc` methods panic with what was asked and what is left; the
+/// The capacity is a hard bound. Where several threads allocate, each may be refused while others have some of
+/// their chunks left: no more than they used, at most 64 KiB and a 256th of the capacity. Past it the `alloc` methods panic with what was asked and what is left; the
 /// `try_alloc` methods return that as an [`Exhausted`](super::Exhausted).
 ///
 /// ```
@@ -53,6 +62,10 @@ pub struct Arena {
     pub(super) owner: AtomicU64,
     /// By how much the window grows.
     pub(super) refill: usize,
+    /// By how much the windows of other threads grow, at most.
+    pub(super) chunk: usize,
+    /// The windows of other threads. Read by each of their allocations, written about once a round.
+    pub(super) stripes: Stripes,
     /// No byte at or above this address was written since the kernel gave it (R9).
     dirty: AtomicUsize,
     /// The most that was in use at once before now, in bytes.
@@ -69,6 +82,7 @@ pub(super) struct Mark {
     top: usize,
     cursor: usize,
     limit: usize,
+    depth: usize,
 }
 
 impl Arena {
@@ -115,6 +129,8 @@ impl Arena {
         Self {
             owner: AtomicU64::new(owner::NOBODY),
             refill: (map.capacity() / REFILL_SHARE).min(REFILL_MAX),
+            chunk: (map.capacity() / CHUNK_SHARE).min(CHUNK_MAX),
+            stripes: Stripes::new(),
             dirty: AtomicUsize::new(start),
             high: AtomicUsize::new(0),
             window: Apart((Window::empty(map.base().as_ptr()), Key::unfit(start))),
@@ -152,7 +168,8 @@ impl Arena {
             self.owner.store(owner::NOBODY, Relaxed);
         }
         let start = self.map.start();
-        self.rewind(Mark { top: start, cursor: start, limit: start });
+        self.stripes.start_over();
+        self.rewind_to(start, start, start);
     }
 
     /// Frees everything and gives the pages back to the kernel. Says how many bytes were given back at most: all
@@ -195,7 +212,8 @@ impl Arena {
         self.dirty.store(self.map.start(), Relaxed);
     }
 
-    /// Says how many bytes are in use, with what aligning took and what workers hold.
+    /// Says how many bytes are in use, with what aligning took and what workers hold. What is left of the chunks of
+    /// threads that allocate by `&Arena` counts as free.
     ///
     /// ```
     /// # use zk_nalloc::Arena;
@@ -206,9 +224,8 @@ impl Arena {
     /// ```
     #[must_use]
     pub fn used(&self) -> usize {
-        let (cursor, limit) = self.window.0.0.get();
-        // Both are out of date at worst, by what other threads are just doing.
-        let unused = limit.addr().saturating_sub(cursor.addr());
+        // Out of date at worst, by what other threads are just doing.
+        let unused = self.window.0.0.room() + self.stripes.unused();
         (self.shared.0.top() - self.map.start()).saturating_sub(unused)
     }
 
@@ -277,24 +294,36 @@ impl Arena {
         self.dirty.load(Relaxed).saturating_sub(at.addr()).min(len)
     }
 
-    /// The state to come back to.
+    /// The state to come back to. The caller holds the arena exclusively, and every mark is rewound to, or forgotten
+    /// with all that came after it.
     pub(super) fn mark(&self) -> Mark {
         let (cursor, limit) = self.window.0.0.get();
-        Mark { top: self.shared.0.top(), cursor: cursor.addr(), limit: limit.addr() }
+        let depth = self.stripes.enter();
+        Mark { top: self.shared.0.top(), cursor: cursor.addr(), limit: limit.addr(), depth }
     }
 
     /// Frees everything allocated since `mark`. The caller has made sure that none of it is in use, and that
     /// nobody else is using the arena (R10).
     pub(super) fn rewind(&self, mark: Mark) {
-        self.note_dirty(self.extent());
-        self.window.0.0.set(self.map.at(mark.cursor), self.map.at(mark.limit));
-        self.set_key();
-        self.shared.0.rewind(mark.top);
+        self.stripes.back(mark.depth);
+        self.rewind_to(mark.top, mark.cursor, mark.limit);
     }
 
-    /// Makes the key fit the owner and the window. To be called by the owner, or with the arena held exclusively.
+    fn rewind_to(&self, top: usize, cursor: usize, limit: usize) {
+        self.note_dirty(self.extent());
+        self.window.0.0.set(self.map.at(cursor), self.map.at(limit));
+        self.set_key();
+        self.shared.0.rewind(top);
+    }
+
+    /// Makes the key fit the owner and the window, or nobody where the arena has more users. To be called by the owner,
+    /// or with the arena held exclusively.
     pub(super) fn set_key(&self) {
         let (window, key) = &self.window.0;
-        key.set(self.owner.load(Relaxed), window.get().1.addr(), self.map.capacity());
+        if self.stripes.shared() {
+            key.close(self.map.start());
+        } else {
+            key.set(self.owner.load(Relaxed), window.get().1.addr(), self.map.capacity());
+        }
     }
 }

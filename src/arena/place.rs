@@ -29,6 +29,12 @@ pub(super) trait Source {
     /// Hands out a block that the window had no room for; not of size zero.
     fn find_slow(&self, layout: Layout) -> Result<NonNull<u8>, Exhausted>;
 
+    /// The window that this thread's last block came from, if it came from one.
+    #[cfg(any(feature = "allocator-api2", feature = "nightly"))]
+    fn any_window(&self) -> Option<&Window> {
+        self.window()
+    }
+
     /// Takes note that the limit of the window has changed.
     #[cfg(any(feature = "allocator-api2", feature = "nightly"))]
     fn window_moved(&self) {}

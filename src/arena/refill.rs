@@ -16,6 +16,9 @@ use crate::sync::atomic::Ordering::Relaxed;
 /// A request above this share of a window's growth does not replace a window: it is taken from the counter alone.
 const LARGE_SHARE: usize = 4;
 
+/// Chunks of two threads share no pair of cache lines.
+pub(super) const CHUNK_ALIGN: usize = 128;
+
 impl Arena {
     /// Hands out a block from `window`, after having got it more memory: right behind it where that is free, else
     /// elsewhere, about `chunk` bytes at a multiple of `align`.
@@ -43,6 +46,43 @@ impl Arena {
             }
         }
         Ok(window.bump(layout).expect("the window was made large enough"))
+    }
+
+    /// Hands out a block from the stripe of this thread, or from the counter where it can have none. `owner` says
+    /// whether the arena's own window is this thread's.
+    fn stripe_slow(&self, me: u64, owner: bool, layout: Layout) -> Result<NonNull<u8>, Exhausted> {
+        // Everybody reads the line of the arena's own window in vain before coming here, which costs little unless
+        // the owner keeps writing to it. A closed key sends the owner here too, where it moves to a stripe.
+        if self.stripes.share() {
+            self.window.0.1.close(self.map.start());
+        }
+        let stripe = match self.stripes.mine(me) {
+            Some(stripe) => match stripe.window.bump(layout) {
+                Some(block) => return Ok(block),
+                None => stripe,
+            },
+            None => match self.stripes.claim_slow(me) {
+                Some(stripe) => stripe,
+                None => return self.take_slow(layout),
+            },
+        };
+        if owner {
+            self.hand_over(&stripe.window);
+        }
+        self.refill_slow(&stripe.window, stripe.next_step(self.chunk), CHUNK_ALIGN, layout)
+    }
+
+    /// Moves the arena's own window, which is this thread's, to `stripe`, which is too, if there is more in it.
+    fn hand_over(&self, stripe: &Window) {
+        let window = &self.window.0.0;
+        if window.room() > stripe.room() {
+            let (cursor, limit) = window.get();
+            stripe.set(cursor, limit);
+            // Empty, at an address where no block ends.
+            window.set(self.map.at(self.map.start()), self.map.at(self.map.start()));
+            // Closes it: we may have set it for the window that has gone just after another thread had closed it.
+            self.set_key();
+        }
     }
 
     /// Hands out a block from the shared counter.
@@ -86,8 +126,15 @@ impl Source for Arena {
     }
 
     #[cfg(any(feature = "allocator-api2", feature = "nightly"))]
+    fn any_window(&self) -> Option<&Window> {
+        self.stripes.mine(owner::current()).map(|stripe| &stripe.window).or_else(|| self.window())
+    }
+
+    #[cfg(any(feature = "allocator-api2", feature = "nightly"))]
     fn window_moved(&self) {
-        self.set_key();
+        if self.owner.load(Relaxed) == owner::current() {
+            self.set_key();
+        }
     }
 
     fn find_slow(&self, layout: Layout) -> Result<NonNull<u8>, Exhausted> {
@@ -101,8 +148,8 @@ impl Source for Arena {
                 .compare_exchange(owner::NOBODY, me, Relaxed, Relaxed)
                 .map_or_else(|now| now, |_| me);
         }
-        if owner != me || me == owner::NEW {
-            return self.take_slow(layout);
+        if owner != me || self.stripes.shared() {
+            return self.stripe_slow(me, owner == me, layout);
         }
         let block = self.refill_slow(&self.window.0.0, self.refill, 1, layout);
         self.set_key();

@@ -219,8 +219,13 @@ impl Source for Scope<'_, '_> {
     }
 
     #[cfg(any(feature = "allocator-api2", feature = "nightly"))]
+    fn any_window(&self) -> Option<&Window> {
+        self.arena.any_window()
+    }
+
+    #[cfg(any(feature = "allocator-api2", feature = "nightly"))]
     fn window_moved(&self) {
-        self.arena.set_key();
+        self.arena.window_moved();
     }
 
     fn find_slow(&self, layout: Layout) -> Result<NonNull<u8>, Exhausted> {

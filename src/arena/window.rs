@@ -51,6 +51,12 @@ impl Window {
         (self.cursor.load(Relaxed), self.limit.load(Relaxed))
     }
 
+    /// How many bytes are left. Out of date at worst, if the window is another thread's.
+    pub(super) fn room(&self) -> usize {
+        let (cursor, limit) = self.get();
+        limit.addr().saturating_sub(cursor.addr())
+    }
+
     /// Makes `cursor..limit` the window: free memory of this thread alone.
     #[inline]
     pub(super) fn set(&self, cursor: *mut u8, limit: *mut u8) {

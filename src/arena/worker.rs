@@ -1,6 +1,6 @@
 //! One thread's part of an arena that many threads use.
 //!
-//! Why it is here: threads that all bump one counter wait for one another's cache line. A worker takes a chunk at a
+//! Why it is here: threads that use `&Arena` search for their stripe at every block. A worker takes a chunk at a
 //! time and bumps that alone, as fast as an arena of its own; what it allocates lives as long as the arena's borrow
 //! and not only as long as the worker, which suits rayon's `for_each_init` and `map_init`.
 //!
@@ -13,6 +13,7 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use super::place::Source;
+use super::refill::CHUNK_ALIGN;
 use super::window::Window;
 use super::{Arena, Exhausted};
 
@@ -22,9 +23,6 @@ const CHUNK_DEFAULT: usize = 64 << 10;
 
 /// The least that a worker takes: below, it would go to the counter for almost every block.
 const CHUNK_MIN: usize = 256;
-
-/// Chunks of two workers share no pair of cache lines.
-const CHUNK_ALIGN: usize = 128;
 
 /// Allocates from an arena by chunks of its own, for one thread among many.
 ///

@@ -155,6 +155,21 @@ impl<O: Os> Cache<O> {
         }
     }
 
+    /// Records that a phase begins. Before the first large request nothing is recorded.
+    pub(crate) fn trace_phase_begins(&self, phase: u64, name: &str) {
+        if self.is_traced() {
+            self.trace.phase_begins(self.os(), phase, name);
+        }
+    }
+
+    /// Records that a phase ends, on whatever thread.
+    pub(crate) fn trace_phase_ends(&self, phase: u64, name: &str) {
+        if self.is_traced() {
+            self.trace.phase_ends(self.os(), phase, name);
+            self.trace_sample();
+        }
+    }
+
     /// Records what is held, if it is time to.
     fn trace_sample(&self) {
         if self.trace.wants_sample(self.os()) {

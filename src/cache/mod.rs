@@ -52,7 +52,7 @@ thread_local! {
     static SHARD: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The most that the stacks of one shard hold, in bytes, whatever the ceiling.
+/// The most that the stacks of one shard hold, in bytes, whatever the ceiling; its hot run comes on top.
 const SHARD_BYTES_MAX: usize = 8 << 20;
 
 /// The stacks of all shards together hold at most this part of a ceiling, as a divisor.
@@ -259,7 +259,8 @@ impl<O: Os> Cache<O> {
             let per_shard = (ceiling / STACKS_SHARE / shards).min(SHARD_BYTES_MAX);
             // Relaxed: published by the release store of `shards`.
             self.shard_bytes_max.store(per_shard, Ordering::Relaxed);
-            self.dirty_max.store(ceiling - per_shard * shards, Ordering::Relaxed);
+            let hot = if hot::is_wanted(per_shard) { hot::HOT_FREE_MAX } else { 0 };
+            self.dirty_max.store(ceiling - (per_shard + hot) * shards, Ordering::Relaxed);
         }
     }
 

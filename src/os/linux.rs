@@ -351,12 +351,7 @@ impl Os for Linux {
     }
 
     fn faults(&self) -> u64 {
-        let _keep = KeepErrno::new();
-        // SAFETY: all-zero is a valid `rusage`, and the kernel writes one there at most (O5).
-        unsafe {
-            let mut usage: libc::rusage = core::mem::zeroed();
-            if libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) == 0 { usage.ru_minflt as u64 } else { 0 }
-        }
+        Usage::now().minor
     }
 
     fn create(&self, path: &core::ffi::CStr) -> Result<Output, Errno> {

@@ -69,7 +69,7 @@ pub(super) enum Event<'a> {
     Process { anonymous: usize, faults: u64 },
     PhaseBegins { phase: u64, name_len: usize },
     Name { index: usize, piece: &'a [u8] },
-    PhaseEnds { phase: u64 },
+    PhaseEnds { phase: u64, name_len: usize },
     Refused { layout: Layout },
     Huge { bytes: usize },
 }
@@ -103,7 +103,7 @@ impl Event<'_> {
                 let both = u128::from_le_bytes(bytes);
                 (9, index << 6, both as u64, (both >> 64) as u64)
             }
-            Self::PhaseEnds { phase } => (10, 0, phase, 0),
+            Self::PhaseEnds { phase, name_len } => (10, 0, phase, name_len as u64),
             Self::Refused { layout } => (11, 0, of(layout), 0),
             Self::Huge { bytes } => (12, 0, bytes as u64, 0),
         };

@@ -49,14 +49,15 @@ fn each_event_is_four_words() {
     trace.freed(&os, 64, layout(1), Some(Touched { resident: 70_000, ..touched }));
     trace.freed(&os, 64, layout(1), None);
     trace.refused(&os, layout(1 << 50));
-    let phase = trace.phase_begins(&os, "commit to the trace");
-    trace.phase_ends(&os, phase);
+    trace.phase_begins(&os, 77, "commit to the trace");
+    trace.phase_ends(&os, 77, "commit");
     trace.finish(&os);
     let (slots, events, lost) = slots(&os);
-    assert_eq!((slots.len() as u64, events, lost), (events, 12, 0));
+    assert_eq!((slots.len() as u64, events, lost), (events, 13, 0));
     assert!(slots.iter().all(|slot| slot[0] >> 16 == 77 && slot[0] & 0xffff > 0));
     let text = |at: usize| [slots[at][2].to_le_bytes(), slots[at][3].to_le_bytes()].concat();
     assert_eq!(text(9), b"commit to the tr");
+    assert_eq!(text(12), b"commit\0\0\0\0\0\0\0\0\0\0");
     assert_eq!(text(10), b"ace\0\0\0\0\0\0\0\0\0\0\0\0\0");
     let of = |size: u64| size << 8 | 6;
     let expected = [
@@ -68,10 +69,11 @@ fn each_event_is_four_words() {
         [64 | 2, of(1), 70_001],
         [64 | 2, of(1), 0],
         [11, of(1 << 50), 0],
-        [8, 1, 19],
+        [8, 77, 19],
         [9, slots[9][2], slots[9][3]],
         [64 | 9, slots[10][2], slots[10][3]],
-        [10, 1, 0],
+        [10, 77, 6],
+        [9, slots[12][2], 0],
     ];
     assert_eq!(slots.iter().map(|slot| slot[1..].try_into().unwrap()).collect::<Vec<[u64; 3]>>(), expected);
 }
@@ -171,7 +173,7 @@ fn a_forked_child_writes_nothing() {
     for n in 1..10_000 {
         trace.taken(&os, n * 64, layout(1), false, 0);
     }
-    assert_eq!(trace.phase_begins(&os, "in vain"), 0);
+    trace.phase_begins(&os, 1, "in vain");
     trace.finish(&os);
     assert_eq!(os.file(), before);
 }

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use crate::harness::{Way, head, row, seconds};
+use crate::harness::{Scale, Table, Way, seconds};
 use crate::peers::Peer;
 
 fn write(array: &mut [std::mem::MaybeUninit<u8>]) {
@@ -34,19 +34,19 @@ fn ways<'a>(size: usize, total: usize) -> [Way<'a>; 4] {
     ]
 }
 
-pub fn run() {
-    head("Arrays, 64 MiB of them allocated, filled and reset", "ms", "bumpalo");
+pub fn run(scale: Scale) {
+    let what = "arrays: 64 MiB of them allocated, filled and reset";
+    let table = Table::new(scale, what, "ms", "bumpalo");
     for size in [1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20] {
         let label =
             if size < 1 << 20 { format!("{} KiB", size >> 10) } else { format!("{} MiB", size >> 20) };
-        row(&label, 1e3, 11, "bumpalo", &mut ways(size, 64 << 20));
+        table.row(&label, 1e3, 11, &mut ways(size, 64 << 20));
     }
 }
 
-pub fn run_rounds() {
-    head("Rounds: 256 MiB in 1 MiB arrays, filled and reset", "ms", "bumpalo");
-    row("256 MiB", 1e3, 7, "bumpalo", &mut ways(1 << 20, 256 << 20));
-    head("First round: an arena made, 256 MiB filled, dropped", "ms", "bumpalo");
+pub fn run_rounds(scale: Scale) {
+    let table = Table::new(scale, "rounds: 256 MiB in arrays of 1 MiB", "ms", "bumpalo");
+    table.row("warm: filled and reset", 1e3, 11, &mut ways(1 << 20, 256 << 20));
     fn first<'a, P: Peer>() -> Way<'a> {
         let time = || {
             seconds(|| {
@@ -64,5 +64,5 @@ pub fn run_rounds() {
         first::<bump_scope::Bump>(),
         first::<blink_alloc::Blink>(),
     ];
-    row("256 MiB", 1e3, 5, "bumpalo", &mut ways);
+    table.row("first: made, filled and dropped", 1e3, 5, &mut ways);
 }

@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::hint::black_box;
 
-use crate::harness::{Random, Way, head, row, seconds};
+use crate::harness::{Random, Scale, Table, Way, seconds};
 
 pub struct Node<'a, const WORDS: usize, const DEGREE: usize> {
     seen: Cell<u32>,
@@ -24,15 +24,6 @@ impl<const WORDS: usize, const DEGREE: usize> Node<'_, WORDS, DEGREE> {
     fn new(i: usize) -> Self {
         let neighbours = std::array::from_fn(|_| Cell::new(None));
         Self { seen: Cell::new(0), number: i as u32, value: [i as u64; WORDS], neighbours }
-    }
-}
-
-fn link<'a, const WORDS: usize, const DEGREE: usize>(nodes: &[&'a Node<'a, WORDS, DEGREE>]) {
-    let mut random = Random(42);
-    for node in nodes {
-        for neighbour in &node.neighbours {
-            neighbour.set(Some(nodes[random.below(nodes.len())]));
-        }
     }
 }
 
@@ -52,14 +43,21 @@ fn search<'a, const WORDS: usize, const DEGREE: usize>(
     sum
 }
 
-/// Builds a graph of `$n` nodes in `$arena` for `$body`.
-macro_rules! with_graph {
-    ($arena:expr, $node:ident, $n:expr, |$nodes:ident| $body:expr) => {{
-        let arena = $arena;
-        let $nodes: Vec<&$node<'_>> = (0..$n).map(|i| &*arena.alloc($node::new(i))).collect();
-        link(&$nodes);
-        $body
-    }};
+/// Links nodes at random and gives the seconds of searches over them.
+fn searches<'a, const WORDS: usize, const DEGREE: usize>(nodes: Vec<&'a Node<'a, WORDS, DEGREE>>) -> f64 {
+    let (mut random, n) = (Random(42), nodes.len());
+    for node in &nodes {
+        node.neighbours.iter().for_each(|neighbour| neighbour.set(Some(nodes[random.below(n)])));
+    }
+    let first = nodes[0];
+    drop(nodes);
+    let mut stack = Vec::with_capacity(DEGREE * n);
+    black_box(search(first, 1, &mut stack));
+    seconds(|| {
+        for turn in 0..repeats(n) as u32 {
+            black_box(search(first, turn + 2, &mut stack));
+        }
+    })
 }
 
 /// Seconds of a build: the arena made, the nodes allocated, and the arena dropped; not the linking.
@@ -80,20 +78,15 @@ macro_rules! build {
     }};
 }
 
-/// Seconds of searches over a graph that was made and searched once before the clock starts.
+/// Seconds of searches over a graph that is made anew for each turn, before the clock starts: where its memory happens
+/// to lie is then another each time.
 macro_rules! walk {
     ($name:literal, $arena:expr, $node:ident, $n:expr) => {{
         let n = $n;
         let time = move || {
-            with_graph!($arena, $node, n, |nodes| {
-                let mut stack = Vec::with_capacity(n);
-                black_box(search(nodes[0], 1, &mut stack));
-                seconds(|| {
-                    for turn in 0..repeats(n) as u32 {
-                        black_box(search(nodes[0], turn + 2, &mut stack));
-                    }
-                })
-            })
+            let arena = $arena;
+            let nodes: Vec<&$node<'_>> = (0..n).map(|i| &*arena.alloc($node::new(i))).collect();
+            searches(nodes)
         };
         ($name, Box::new(time) as Box<dyn FnMut() -> f64>)
     }};
@@ -104,29 +97,41 @@ fn repeats(n: usize) -> usize {
     (100_000 / n).max(1)
 }
 
-fn turns(n: usize) -> usize {
-    if n >= 10_000_000 { 3 } else { 9 }
-}
+const TURNS: usize = 11;
 
-const SIZES: [usize; 6] = [100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+/// The largest graph that is also compared with an arena of all types: the next takes minutes.
+const ALL_MAX: usize = 1_000_000;
+
+fn sizes(scale: Scale) -> &'static [usize] {
+    const SIZES: [usize; 6] = [100, 1_000, 10_000, 100_000, ALL_MAX, 10_000_000];
+    if scale.quick { &SIZES[..2] } else { &SIZES }
+}
 
 /// Runs `$work` for all sizes and arenas.
 macro_rules! compare {
-    ($what:literal, $work:ident, $node:ident) => {
-        head($what, "ns a node", "typed-arena");
-        for n in SIZES {
-            let mut ways: [Way<'_>; 3] = [
+    ($scale:expr, $what:literal, $work:ident, $node:ident) => {
+        let table = Table::new($scale, $what, "ns a node", "typed-arena");
+        for &n in sizes($scale) {
+            let mut ways: Vec<Way<'_>> = vec![
                 $work!("zk-nalloc", zk_nalloc::TypedArena::new(), $node, n),
                 $work!("typed-arena", typed_arena::Arena::new(), $node, n),
-                $work!("bumpalo", bumpalo::Bump::new(), $node, n),
             ];
-            row(&n.to_string(), 1e9 / (n * repeats(n)) as f64, turns(n), "typed-arena", &mut ways);
+            if n <= ALL_MAX {
+                ways.push($work!("bumpalo", bumpalo::Bump::new(), $node, n));
+            }
+            table.row(&n.to_string(), 1e9 / (n * repeats(n)) as f64, TURNS, &mut ways);
         }
     };
 }
 
-pub fn run() {
-    compare!("Graph of bare nodes (40 B): arena made, nodes allocated, arena dropped", build, Bare);
-    compare!("Graph of bare nodes (40 B): depth-first search", walk, Bare);
-    compare!("Graph of gates (64 B): depth-first search", walk, Gate);
+pub fn run_build(scale: Scale) {
+    compare!(scale, "graph of nodes of 40 B: arena made, nodes allocated, arena dropped", build, Bare);
+}
+
+pub fn run_bare(scale: Scale) {
+    compare!(scale, "graph of nodes of 40 B: depth-first search", walk, Bare);
+}
+
+pub fn run_gates(scale: Scale) {
+    compare!(scale, "graph of nodes of 64 B: depth-first search", walk, Gate);
 }

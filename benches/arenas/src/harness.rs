@@ -1,4 +1,4 @@
-//! Turns, minima, medians and faults.
+//! Turns, minima, medians and faults, as a table or as lines for a program.
 
 use std::time::Instant;
 
@@ -12,38 +12,87 @@ pub fn seconds(work: impl FnOnce()) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// Prints the head of a group: `what` is done, and time is in `unit`.
-pub fn head(what: &str, unit: &str, reference: &str) {
-    println!("\n{what} [{unit}; x is the ratio of medians to {reference}]");
-    println!("| row | arena | least | median | x | faults |\n|---|---|--:|--:|--:|--:|");
+/// How much is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// One turn of the least: shows that all is right, not how fast it is.
+    pub quick: bool,
+    /// Print the turns as lines of JSON, for a program, and not a table.
+    pub raw: bool,
 }
 
-/// Runs all ways `turns` times in alternating order, after one turn that does not count, and prints a line each.
-/// Times are multiplied by `scale`; faults are those of one turn on average.
-pub fn row(label: &str, scale: f64, turns: usize, reference: &str, ways: &mut [Way<'_>]) {
-    let mut times = vec![Vec::with_capacity(turns); ways.len()];
-    let mut faulted = vec![0; ways.len()];
-    for turn in 0..=turns {
-        let forth = turn % 2 == 0;
-        for step in 0..ways.len() {
-            let i = if forth { step } else { ways.len() - 1 - step };
-            let before = faults();
-            let time = (ways[i].1)() * scale;
-            if turn > 0 {
-                times[i].push(time);
-                faulted[i] += faults() - before;
+/// A group of rows that are compared in the same unit with the same reference.
+#[derive(Clone, Copy, Debug)]
+pub struct Table<'a> {
+    scale: Scale,
+    what: &'a str,
+    unit: &'a str,
+    reference: &'a str,
+}
+
+impl<'a> Table<'a> {
+    /// Begins the table: `what` is done, and time is in `unit`.
+    pub fn new(scale: Scale, what: &'a str, unit: &'a str, reference: &'a str) -> Self {
+        if !scale.raw {
+            println!("\n{what} [{unit}; x is the ratio of medians to {reference}]");
+            println!("| row | arena | least | median | x | faults |\n|---|---|--:|--:|--:|--:|");
+        }
+        Self { scale, what, unit, reference }
+    }
+
+    /// Runs all ways `turns` times in alternating order, after one turn that does not count, and prints them. Times are
+    /// multiplied by `factor`, which makes them what the unit says.
+    pub fn row(&self, label: &str, factor: f64, turns: usize, ways: &mut [Way<'_>]) {
+        let turns = if self.scale.quick { 1 } else { turns };
+        let mut measured = vec![Vec::with_capacity(turns); ways.len()];
+        for turn in 0..=turns {
+            let forth = turn % 2 == 0;
+            for step in 0..ways.len() {
+                let i = if forth { step } else { ways.len() - 1 - step };
+                let before = faults();
+                let time = (ways[i].1)() * factor;
+                if turn > 0 {
+                    measured[i].push((time, faults() - before));
+                }
             }
         }
+        if self.scale.raw {
+            for (way, measured) in ways.iter().zip(&measured) {
+                self.print_raw(label, way.0, measured);
+            }
+            return;
+        }
+        for measured in &mut measured {
+            measured.sort_by(|a, b| a.0.total_cmp(&b.0));
+        }
+        let median = |i: usize| measured[i][turns / 2].0;
+        let base = ways.iter().position(|way| way.0 == self.reference).map_or(f64::NAN, median);
+        for (i, (name, _)) in ways.iter().enumerate() {
+            let faults = measured[i].iter().map(|turn| turn.1).sum::<i64>() / turns as i64;
+            let (least, middle) = (measured[i][0].0, median(i));
+            println!("| {label} | {name} | {least:.3} | {middle:.3} | {:.2} | {faults} |", middle / base);
+        }
     }
-    for times in &mut times {
-        times.sort_by(f64::total_cmp);
+
+    /// A line for each turn. None of the names holds what would have to be escaped.
+    fn print_raw(&self, label: &str, arena: &str, measured: &[(f64, i64)]) {
+        let Self { what, unit, reference, .. } = self;
+        for (turn, (time, faults)) in measured.iter().enumerate() {
+            println!(
+                r#"{{"table":"{what}","row":"{label}","unit":"{unit}","reference":"{reference}","arena":"{arena}","turn":{turn},"time":{time:.4},"faults":{faults}}}"#
+            );
+        }
     }
-    let median = |i: usize| times[i][turns / 2];
-    let base = ways.iter().position(|way| way.0 == reference).map_or(f64::NAN, median);
-    for (i, (name, _)) in ways.iter().enumerate() {
-        let (least, middle) = (times[i][0], median(i));
-        let (ratio, faults) = (middle / base, faulted[i] / turns as i64);
-        println!("| {label} | {name} | {least:.3} | {middle:.3} | {ratio:.2} | {faults} |");
+}
+
+/// Uses a value without storing its address anywhere: `black_box` puts it on the stack, and where that slot happens
+/// to lie relative to the arena's cursor makes up to 30 % of the time of a loop as short as those here (the store ports
+/// are what bounds it).
+#[inline(always)]
+pub fn used<T>(value: &mut T) {
+    // SAFETY: the block does nothing. It may read what the pointer reaches, so what was written there was written.
+    unsafe {
+        std::arch::asm!("/* {0} */", in(reg) std::ptr::from_mut(value), options(nostack, preserves_flags))
     }
 }
 

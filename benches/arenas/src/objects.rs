@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use crate::harness::{Way, head, row, seconds};
+use crate::harness::{Scale, Table, Way, seconds, used};
 use crate::peers::Peer;
 
 /// The sizes compared, in bytes.
@@ -12,7 +12,7 @@ pub const SIZES: [usize; 8] = [8, 16, 24, 32, 48, 64, 128, 256];
 #[inline(never)]
 pub fn fill<P: Peer, const WORDS: usize>(arena: &P, n: usize) {
     for i in 0..n as u64 {
-        black_box(arena.value([i; WORDS]));
+        used(arena.value([i; WORDS]));
     }
 }
 
@@ -59,8 +59,8 @@ fn way<'a, P: Peer + 'a>(size: usize) -> Way<'a> {
     (P::NAME, Box::new(time))
 }
 
-pub fn run() {
-    head("Objects, one allocation with its write", "ns", "bumpalo");
+pub fn run(scale: Scale) {
+    let table = Table::new(scale, "objects: one allocation with its write", "ns", "bumpalo");
     for size in SIZES {
         let allocations = FILL / size * FILLS;
         let mut ways = [
@@ -69,6 +69,6 @@ pub fn run() {
             way::<bump_scope::Bump>(size),
             way::<blink_alloc::Blink>(size),
         ];
-        row(&format!("{size} B"), 1e9 / allocations as f64, 41, "bumpalo", &mut ways);
+        table.row(&format!("{size} B"), 1e9 / allocations as f64, 41, &mut ways);
     }
 }

@@ -1,12 +1,11 @@
 //! One arena for all threads: a worker each, the arena itself, and bumpalo behind a lock.
 
-use std::hint::black_box;
 use std::sync::Mutex;
 
 use bumpalo::Bump;
 use zk_nalloc::Arena;
 
-use crate::harness::{Way, head, row, seconds};
+use crate::harness::{Scale, Table, Way, seconds, used};
 
 const PER_THREAD: usize = 1_000_000;
 const SIZE: usize = 32;
@@ -22,14 +21,11 @@ fn on_all(threads: usize, work: impl Fn() + Sync) -> f64 {
     })
 }
 
-pub fn run() {
+pub fn run(scale: Scale) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let bytes = threads * PER_THREAD * SIZE * 2;
-    head(
-        &format!("Shared by {threads} threads, {PER_THREAD} objects of {SIZE} B each"),
-        "ns an object",
-        "bumpalo behind a lock",
-    );
+    let what = format!("shared: {threads} threads, {PER_THREAD} objects of {SIZE} B each");
+    let table = Table::new(scale, &what, "ns an object", "bumpalo behind a lock");
     let value = [1_u64; SIZE / 8];
     let mut workers = Arena::with_capacity(bytes).expect("address space");
     let mut plain = Arena::with_capacity(bytes).expect("address space");
@@ -41,7 +37,7 @@ pub fn run() {
                 let time = on_all(threads, || {
                     let worker = workers.worker();
                     for _ in 0..PER_THREAD {
-                        black_box(worker.alloc(value));
+                        used(worker.alloc(value));
                     }
                 });
                 workers.reset();
@@ -49,11 +45,11 @@ pub fn run() {
             }),
         ),
         (
-            "zk-nalloc, `&Arena`",
+            "zk-nalloc, &Arena",
             Box::new(move || {
                 let time = on_all(threads, || {
                     for _ in 0..PER_THREAD {
-                        black_box(plain.alloc(value));
+                        used(plain.alloc(value));
                     }
                 });
                 plain.reset();
@@ -66,7 +62,7 @@ pub fn run() {
                 let time = on_all(threads, || {
                     for _ in 0..PER_THREAD {
                         let bump = locked.lock().expect("nobody panics");
-                        black_box(bump.alloc(value));
+                        used(bump.alloc(value));
                     }
                 });
                 locked.get_mut().expect("nobody panics").reset();
@@ -74,5 +70,5 @@ pub fn run() {
             }),
         ),
     ];
-    row("all", 1e9 / (threads * PER_THREAD) as f64, 11, "bumpalo behind a lock", &mut ways);
+    table.row("all", 1e9 / (threads * PER_THREAD) as f64, 11, &mut ways);
 }

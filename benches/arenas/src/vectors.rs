@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use crate::harness::{Way, head, row, seconds};
+use crate::harness::{Scale, Table, Way, seconds};
 use crate::peers::Peer;
 
 const WORDS: u64 = 8 << 20;
@@ -36,20 +36,20 @@ fn same<T>(arena: &T) -> &T {
     arena
 }
 
-pub fn run() {
-    head("Vectors pushed to 64 MiB in all", "ms", "bumpalo");
+pub fn run(scale: Scale) {
+    let table = Table::new(scale, "vectors: pushed to 64 MiB in all", "ms", "bumpalo");
     let mut one: [Way<'_>; 4] = [
         grow!(zk_nalloc::Arena, allocator_api2, 1, same),
         grow!(bumpalo::Bump, allocator_api2, 1, same),
         grow!(bump_scope::Bump, allocator_api2, 1, same),
         grow!(blink_alloc::Blink, allocator_api2_04, 1, blink_alloc::Blink::allocator),
     ];
-    row("one", 1e3, 9, "bumpalo", &mut one);
+    table.row("one", 1e3, 11, &mut one);
     let mut two: [Way<'_>; 4] = [
         grow!(zk_nalloc::Arena, allocator_api2, 2, same),
         grow!(bumpalo::Bump, allocator_api2, 2, same),
         grow!(bump_scope::Bump, allocator_api2, 2, same),
         grow!(blink_alloc::Blink, allocator_api2_04, 2, blink_alloc::Blink::allocator),
     ];
-    row("two in turns", 1e3, 9, "bumpalo", &mut two);
+    table.row("two in turns", 1e3, 11, &mut two);
 }

@@ -46,7 +46,7 @@ pub fn compare(patterns: &[Pattern], peers: &[&'static Peer], settings: Settings
     for line in &children.left_out {
         progress.say(line);
     }
-    let mut record = Record { about: describe(settings), runs: Vec::new() };
+    let mut record = Record { about: describe(settings), ..Record::default() };
     record.about.extend(children.left_out.iter().cloned());
     for pattern in patterns {
         let from = record.runs.len();
@@ -91,7 +91,7 @@ pub fn compare(patterns: &[Pattern], peers: &[&'static Peer], settings: Settings
 }
 
 /// The allocators in the order of this turn.
-fn order(peers: &[&'static Peer], turn: u32) -> Vec<&'static Peer> {
+pub(crate) fn order(peers: &[&'static Peer], turn: u32) -> Vec<&'static Peer> {
     let mut peers = peers.to_vec();
     if turn % 2 == 1 {
         peers.reverse();

@@ -8,6 +8,7 @@
 //!
 //! Never here: `unsafe`, and numbers that are not measured.
 
+pub mod arenas;
 pub mod block;
 pub mod build;
 pub mod calls;
@@ -19,6 +20,7 @@ pub mod plots;
 pub mod progress;
 pub mod provers;
 pub mod record;
+pub mod replay;
 pub mod report;
 pub mod scale;
 pub mod summary;

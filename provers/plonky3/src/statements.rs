@@ -72,6 +72,17 @@ pub(crate) struct Statement<A, D> {
     log_blowup: usize,
 }
 
+/// Makes the configuration for a DFT, and says by how many bits a trace is extended.
+pub(crate) fn config<D: Clone>(dft: D) -> (Config<D>, usize) {
+    let sponge = Sponge::new(KeccakF {});
+    let val_mmcs = ValMmcs::new(SerializingHasher::new(sponge), Compress::new(sponge), CAP_HEIGHT);
+    let fri = FriParameters::new_benchmark_high_arity(ChallengeMmcs::new(val_mmcs.clone()));
+    let log_blowup = fri.log_blowup;
+    let pcs = Pcs::new(dft, val_mmcs, fri);
+    let challenger = Challenger::from_hasher(Vec::new(), Keccak256Hash {});
+    (Config::new(pcs, challenger), log_blowup)
+}
+
 impl<A, D: Clone> Statement<A, D> {
     fn new(
         air: A,
@@ -79,14 +90,9 @@ impl<A, D: Clone> Statement<A, D> {
         rows: Rows,
         trace: impl Fn(&A, Rows, usize) -> RowMajorMatrix<Val> + 'static,
     ) -> Self {
-        let sponge = Sponge::new(KeccakF {});
-        let val_mmcs = ValMmcs::new(SerializingHasher::new(sponge), Compress::new(sponge), CAP_HEIGHT);
-        let fri = FriParameters::new_benchmark_high_arity(ChallengeMmcs::new(val_mmcs.clone()));
-        let log_blowup = fri.log_blowup;
-        let pcs = Pcs::new(dft, val_mmcs, fri);
-        let challenger = Challenger::from_hasher(Vec::new(), Keccak256Hash {});
+        let (config, log_blowup) = config(dft);
         let trace = Box::new(trace);
-        Self { config: Config::new(pcs, challenger), air, rows, trace, log_blowup }
+        Self { config, air, rows, trace, log_blowup }
     }
 }
 

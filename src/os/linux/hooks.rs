@@ -25,16 +25,6 @@ pub(crate) fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: 
     }
 }
 
-/// Has `run` called when the process exits, by `exit` or by returning from `main`; those registered later come first.
-pub(crate) fn at_exit(run: extern "C" fn()) -> Outcome {
-    let _keep = KeepErrno::new();
-    // SAFETY: the function lives as long as the process, and does not unwind: that aborts in an `extern "C" fn`.
-    match unsafe { libc::atexit(run) } {
-        0 => Ok(()),
-        error => Err(Errno(error)),
-    }
-}
-
 /// Has glibc keep up to `trim_threshold` bytes free at the top of its heap, and take `top_pad` bytes more than it
 /// needs whenever it grows; blocks of C code up to `mmap_threshold` come from that heap. Without it, and without ever seeing a large block freed, it gives back and faults
 /// in again at every 128 KiB. All are cut to what an `int` holds. Does nothing on other C libraries.
@@ -99,4 +89,16 @@ extern "C" fn named(run: *mut c_void) -> *mut c_void {
     // SAFETY: `start_thread` passed a function of this type.
     let run: extern "C" fn(*mut c_void) -> *mut c_void = unsafe { core::mem::transmute(run) };
     run(core::ptr::null_mut())
+}
+
+/// Calls `then` when the process ends by `exit` or by returning from `main`, after what was registered later.
+///
+/// libc may keep the list with its own `malloc`, and holds no lock while it calls what is on it.
+pub(crate) fn at_exit(then: extern "C" fn()) -> Outcome {
+    let _keep = KeepErrno::new();
+    // SAFETY: the function lives as long as the process and does not unwind: that aborts in an `extern "C" fn`.
+    match unsafe { libc::atexit(then) } {
+        0 => Ok(()),
+        _ => Err(Errno(libc::ENOMEM)),
+    }
 }

@@ -123,7 +123,7 @@ pub enum What {
         /// Its number.
         phase: u64,
     },
-    /// A piece of the name of the phase that this thread has just begun.
+    /// A piece of the name of the phase that this thread has just begun or ended.
     Name {
         /// Bytes of it, zeros behind them.
         text: [u8; 16],

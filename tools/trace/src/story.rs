@@ -288,20 +288,8 @@ impl Reader {
         let Event { nanoseconds, thread, what } = *event;
         match what {
             What::PhaseBegins { phase } => {
-                let phases = &mut self.story.phases;
-                // Those of other threads lie beside it, not around it.
-                let around =
-                    self.open.values().filter(|&&open| phases.get(open).is_some_and(|p| p.thread == thread));
-                let depth = u32::try_from(around.count()).unwrap_or(u32::MAX);
-                self.open.insert(phase, phases.len());
-                self.named.insert(thread, (phases.len(), Vec::new()));
-                phases.push(Phase {
-                    name: String::new(),
-                    begins: nanoseconds,
-                    ends: u64::MAX,
-                    thread,
-                    depth,
-                });
+                self.open.insert(phase, self.story.phases.len());
+                self.begin(thread, nanoseconds);
             }
             What::Name { text } => {
                 if let Some((index, name)) = self.named.get_mut(&thread) {
@@ -313,13 +301,24 @@ impl Reader {
                 }
             }
             What::PhaseEnds { phase } => {
-                let open = self.open.remove(&phase);
-                if let Some(phase) = open.and_then(|index| self.story.phases.get_mut(index)) {
-                    phase.ends = nanoseconds.max(phase.begins);
+                let index = self.open.remove(&phase);
+                // It had begun before the trace did; its name follows.
+                let index = index.unwrap_or_else(|| self.begin(thread, 0));
+                self.named.insert(thread, (index, Vec::new()));
+                if let Some(phase) = self.story.phases.get_mut(index) {
+                    phase.ends = nanoseconds;
                 }
             }
             _ => {}
         }
+    }
+
+    /// Begins a phase whose name follows.
+    fn begin(&mut self, thread: u16, begins: u64) -> usize {
+        let index = self.story.phases.len();
+        self.named.insert(thread, (index, Vec::new()));
+        self.story.phases.push(Phase { name: String::new(), begins, ends: u64::MAX, thread, depth: 0 });
+        index
     }
 
     fn finish(mut self, nanoseconds: u64) -> Story {
@@ -327,6 +326,15 @@ impl Reader {
         self.story.nanoseconds = end;
         for phase in self.story.phases.iter_mut().filter(|phase| phase.ends == u64::MAX) {
             phase.ends = end;
+        }
+        self.story.phases.sort_by_key(|phase| (phase.begins, u64::MAX - phase.ends));
+        // Those of other threads lie beside a phase, not around it.
+        let mut around: HashMap<u16, Vec<u64>> = HashMap::new();
+        for phase in &mut self.story.phases {
+            let ends = around.entry(phase.thread).or_default();
+            ends.retain(|&end| end > phase.begins);
+            phase.depth = u32::try_from(ends.len()).unwrap_or(u32::MAX);
+            ends.push(phase.ends);
         }
         self.story.threads = self.threads.iter().filter(|&&seen| seen).count();
         self.story

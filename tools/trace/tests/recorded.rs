@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
-use zk_nalloc::NAlloc;
+use zk_nalloc::{NAlloc, phase_named};
 use zk_nalloc_trace::summary::Summary;
 use zk_nalloc_trace::{Deed, Outcome, Story, Trace, pack, picture};
 
@@ -17,7 +17,9 @@ const CHILD: &str = "ZK_NALLOC_TRACE_TEST_CHILD";
 
 /// What the child does: 40 MiB in blocks of two threads, one of which grows, one that is barely touched.
 fn work() {
-    let kept = std::hint::black_box(vec![1_u8; 10 << 20]);
+    let kept = phase_named("begun before the trace, with <a name>", || {
+        phase_named("inside", || std::hint::black_box(vec![1_u8; 10 << 20]))
+    });
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -67,6 +69,8 @@ fn what_was_done_is_told() {
     assert_eq!(trace.header.events, trace.events.len() as u64);
     // 10 MiB, 32 grown to, 64.
     assert!((106 << 20..112 << 20).contains(&story.peak_live), "{}", story.peak_live);
+    let phases: Vec<_> = story.phases.iter().map(|phase| (phase.name.as_str(), phase.depth)).collect();
+    assert_eq!(phases, [("begun before the trace, with <a name>", 0), ("inside", 1)]);
     let of = |size: u64| story.blocks.iter().filter(move |block| block.size_first == size);
     assert_eq!((of(3 << 20).count(), of(10 << 20).count()), (16, 1));
     let grown = of(1 << 20).max_by_key(|block| block.resized).expect("it was taken");
@@ -103,7 +107,8 @@ fn the_page_is_whole_and_shows_it() {
     let document = roxmltree::Document::parse_with_options(&page, options).expect("well-formed");
     let count = |name: &str| document.descendants().filter(|node| node.tag_name().name() == name).count();
     assert_eq!((count("svg"), count("script"), count("html"), count("h1")), (2, 2, 1, 1));
-    assert!(count("rect") >= 18 && count("table") == 1 && count("tr") > 3, "{}", count("rect"));
+    assert_eq!(count("g"), 2, "a band for each phase");
+    assert!(count("rect") >= 18 && count("table") == 2 && count("tr") > 3, "{}", count("rect"));
     let heading = document.descendants().find(|node| node.tag_name().name() == "h1").expect("a heading");
     assert_eq!(heading.text(), Some("a <b> & \"c\""));
     let ids: Vec<_> = document.descendants().filter_map(|node| node.attribute("id")).collect();
