@@ -119,6 +119,16 @@ fn each_program_gets_its_advice_and_no_other() {
                 "9997000 page faults, about 9 % of the time, are not the large side's",
             ],
         ),
+        (
+            "a cold start on a slow host",
+            Seen { user: 10.0, kernel: 4.6, faulting: 0.2, ..fault_bound },
+            &["The allocator matters", "first touches"],
+        ),
+        (
+            "a kernel that is busy otherwise",
+            Seen { kernel: 20.0, faulting: 0.2, fresh: 4 * GIB, ..QUIET },
+            &["17 % of the time is the kernel's, of which page faults explain 0 % at least"],
+        ),
         ("refusals", Seen { refused: 3, ..QUIET }, &["Compute-bound", "The kernel refused 3 large requests"]),
         ("too many mappings", Seen { over_budget: 9, ..QUIET }, &["Compute-bound", "not moved 9 times"]),
         (
