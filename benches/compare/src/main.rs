@@ -58,7 +58,7 @@ enum Task {
 
 #[derive(Args, Debug)]
 struct Run {
-    /// Only patterns whose name contains one of these
+    /// Only patterns whose name contains one of these, or is one that stands behind a `=`
     #[arg(long, value_delimiter = ',')]
     pattern: Vec<String>,
     /// Only these allocators
@@ -125,9 +125,14 @@ struct Chosen {
     settings: Settings,
 }
 
+/// Whether a pattern's name contains `part`, or is what stands in it behind a `=`.
+fn is_meant(name: &str, part: &str) -> bool {
+    part.strip_prefix('=').map_or_else(|| name.contains(part), |whole| name == whole)
+}
+
 fn chosen(options: &Run) -> Result<Chosen, Error> {
     let wanted =
-        |name: &str| options.pattern.is_empty() || options.pattern.iter().any(|part| name.contains(part));
+        |name: &str| options.pattern.is_empty() || options.pattern.iter().any(|part| is_meant(name, part));
     let mut patterns = patterns::all();
     patterns.retain(|pattern| wanted(&pattern.name));
     // Arenas have no global allocator to choose: whoever chooses one means the patterns, unless both are named.
@@ -233,7 +238,13 @@ const fn civil(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::civil;
+    use super::{civil, is_meant};
+
+    #[test]
+    fn a_pattern_is_meant_by_a_part_of_its_name_or_by_all_of_it() {
+        assert!(is_meant("load-fill/1M", "fill/1M") && !is_meant("load-fill/1M", "=fill/1M"));
+        assert!(is_meant("fill/1M", "=fill/1M"));
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {
