@@ -7,13 +7,14 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use prove_harness::{Error, Rows, finish, parse};
+use zk_compare::arenas::Group;
 use zk_compare::calls;
 use zk_compare::compare::{self, Settings};
 use zk_compare::patterns::Pattern;
 use zk_compare::peers::Peer;
 use zk_compare::provers::{self, Statement};
 use zk_compare::record::Record;
-use zk_compare::{patterns, peers, replay, report, tables};
+use zk_compare::{arenas, patterns, peers, replay, report, tables};
 
 /// Runs every allocation pattern under every allocator, each in a process of its own.
 #[derive(Parser, Debug)]
@@ -57,7 +58,7 @@ enum Task {
 
 #[derive(Args, Debug)]
 struct Run {
-    /// Only patterns whose name contains one of these
+    /// Only patterns whose name contains one of these, or is one that stands behind a `=`
     #[arg(long, value_delimiter = ',')]
     pattern: Vec<String>,
     /// Only these allocators
@@ -106,6 +107,9 @@ fn list() -> Result<(), Error> {
     for pattern in patterns::all() {
         println!("  {:24} {}", pattern.name, pattern.about);
     }
+    for (name, about) in arenas::GROUPS {
+        println!("  {name:24} {about}");
+    }
     println!("allocators:");
     for peer in peers::ALL {
         println!("  {:24} {}", peer.name, peer.about);
@@ -116,20 +120,30 @@ fn list() -> Result<(), Error> {
 /// What the filters leave.
 struct Chosen {
     patterns: Vec<Pattern>,
+    arenas: Vec<Group>,
     peers: Vec<&'static Peer>,
     settings: Settings,
 }
 
+/// Whether a pattern's name contains `part`, or is what stands in it behind a `=`.
+fn is_meant(name: &str, part: &str) -> bool {
+    part.strip_prefix('=').map_or_else(|| name.contains(part), |whole| name == whole)
+}
+
 fn chosen(options: &Run) -> Result<Chosen, Error> {
     let wanted =
-        |name: &str| options.pattern.is_empty() || options.pattern.iter().any(|part| name.contains(part));
+        |name: &str| options.pattern.is_empty() || options.pattern.iter().any(|part| is_meant(name, part));
     let mut patterns = patterns::all();
     patterns.retain(|pattern| wanted(&pattern.name));
-    if patterns.is_empty() {
+    // Arenas have no global allocator to choose: whoever chooses one means the patterns, unless both are named.
+    let asked = options.allocator.is_empty() || !options.pattern.is_empty();
+    let arenas: Vec<Group> = arenas::GROUPS.into_iter().filter(|(name, _)| asked && wanted(name)).collect();
+    if patterns.is_empty() && arenas.is_empty() {
         return Err(Error::new("no pattern has such a name; --list shows them"));
     }
-    let peers = chosen_peers(options);
-    Ok(Chosen { patterns, peers, settings: settings(options) })
+    // Nothing is built for nothing.
+    let peers = if patterns.is_empty() { Vec::new() } else { chosen_peers(options) };
+    Ok(Chosen { patterns, arenas, peers, settings: settings(options) })
 }
 
 fn settings(options: &Run) -> Settings {
@@ -144,13 +158,16 @@ fn chosen_peers(options: &Run) -> Vec<&'static Peer> {
 }
 
 fn system_calls(options: &Run) -> Result<(), Error> {
-    let Chosen { patterns, peers, settings } = chosen(options)?;
+    let Chosen { patterns, peers, settings, .. } = chosen(options)?;
     calls::count(&patterns, &peers, settings)
 }
 
 fn run(options: &Run) -> Result<(), Error> {
-    let Chosen { patterns, peers, settings } = chosen(options)?;
-    let record = compare::compare(&patterns, &peers, settings)?;
+    let Chosen { patterns, arenas, peers, settings } = chosen(options)?;
+    let mut record = compare::compare(&patterns, &peers, settings)?;
+    let (turns, failed) = arenas::compare(&arenas, settings)?;
+    record.arenas = turns;
+    record.about.extend(failed);
     let all = options.pattern.is_empty() && options.allocator.is_empty() && !options.quick;
     if all {
         print!("{}", tables::overview(&report::measured(&record, &patterns)));
@@ -221,7 +238,13 @@ const fn civil(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::civil;
+    use super::{civil, is_meant};
+
+    #[test]
+    fn a_pattern_is_meant_by_a_part_of_its_name_or_by_all_of_it() {
+        assert!(is_meant("load-fill/1M", "fill/1M") && !is_meant("load-fill/1M", "=fill/1M"));
+        assert!(is_meant("fill/1M", "=fill/1M"));
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {
