@@ -1,5 +1,6 @@
 //! `zk-nalloc-trace`: what a trace shows, in numbers, and again.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -78,7 +79,7 @@ fn run(task: Task) -> Result<ExitCode, Error> {
             });
             let page = picture::page(&title, &trace, &Story::of(&trace));
             std::fs::write(&output, page).map_err(|cause| Error::doing(output.display(), cause))?;
-            println!("{}", output.display());
+            say(&output.display())?;
         }
         Task::Summary { file, json } => {
             let trace = Trace::read(&file)?;
@@ -86,9 +87,9 @@ fn run(task: Task) -> Result<ExitCode, Error> {
             let summary = Summary::of(&trace, &story);
             if json {
                 let text = serde_json::to_string_pretty(&summary);
-                println!("{}", text.map_err(|cause| Error::doing("writing JSON", cause))?);
+                say(&text.map_err(|cause| Error::doing("writing JSON", cause))?)?;
             } else {
-                println!("{}", summary.table(&story));
+                say(&summary.table(&story))?;
             }
         }
         Task::Pack { file, output } => {
@@ -98,11 +99,19 @@ fn run(task: Task) -> Result<ExitCode, Error> {
                 name.into()
             });
             let len = pack(&file, &output)?;
-            println!("{}: {len} bytes", output.display());
+            say(&format_args!("{}: {len} bytes", output.display()))?;
         }
         Task::Replay { file, allocator, turns } => return replay(&file, allocator, turns),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a line; whoever reads may stop to (`head`).
+fn say(what: &dyn std::fmt::Display) -> Result<(), Error> {
+    match writeln!(std::io::stdout(), "{what}") {
+        Err(cause) if cause.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::doing("writing", cause)),
+        _ => Ok(()),
+    }
 }
 
 /// The name without what tells that it is packed.

@@ -14,8 +14,8 @@ const ROWS: usize = 24;
 /// Blocks of one size that are drawn under each other when they live at once; more share the last lane.
 const LANES: usize = 6;
 
-/// Blocks of one size that are drawn.
-const BARS: usize = 240;
+/// What is narrower than this and follows the one before it as closely is drawn as one bar with it.
+const NARROW: f64 = 1.5;
 
 const LANE: f64 = 7.0;
 const GAP: f64 = 7.0;
@@ -34,7 +34,7 @@ pub(super) fn draw(page: &mut String, story: &Story) {
     if rows.is_empty() {
         return;
     }
-    let height = |lanes: &[Vec<&Block>]| (LANE * lanes.len() as f64).max(2.0 * LANE) + GAP;
+    let height = |lanes: &[Vec<Bar<'_>>]| (LANE * lanes.len() as f64).max(2.0 * LANE) + GAP;
     let bottom = 6.0 + rows.iter().map(|(_, _, lanes)| height(lanes)).sum::<f64>();
     let _ = write!(
         page,
@@ -57,9 +57,9 @@ pub(super) fn draw(page: &mut String, story: &Story) {
             bytes(*size),
             if *blocks > 1 { format!(" ×{}", count(*blocks as u64)) } else { String::new() }
         );
-        for (lane, blocks) in lanes.iter().enumerate() {
-            for block in blocks {
-                bar(page, story, block, top + LANE * lane as f64);
+        for (lane, bars) in lanes.iter().enumerate() {
+            for bar in bars {
+                draw_bar(page, story, bar, top + LANE * lane as f64);
             }
         }
         top += height(lanes);
@@ -67,10 +67,18 @@ pub(super) fn draw(page: &mut String, story: &Story) {
     page.push_str("</svg></div>\n");
 }
 
+/// What is drawn of a block, or of several short ones.
+struct Bar<'a> {
+    block: &'a Block,
+    from: f64,
+    to: f64,
+    more: u64,
+}
+
 /// Puts blocks into lanes in which none lives while another does, as far as there are lanes.
-fn lanes<'a>(blocks: &[&'a Block], end: u64) -> Vec<Vec<&'a Block>> {
-    let mut lanes: Vec<(u64, Vec<&Block>)> = Vec::new();
-    for block in blocks.iter().take(BARS) {
+fn lanes<'a>(blocks: &[&'a Block], end: u64) -> Vec<Vec<Bar<'a>>> {
+    let mut lanes: Vec<(u64, Vec<Bar<'_>>)> = Vec::new();
+    for &block in blocks {
         let until = block.freed.unwrap_or(end);
         let free = lanes.iter().position(|(busy, _)| *busy <= block.taken);
         let at = match free {
@@ -81,28 +89,34 @@ fn lanes<'a>(blocks: &[&'a Block], end: u64) -> Vec<Vec<&'a Block>> {
             }
             None => LANES - 1,
         };
-        if let Some((busy, lane)) = lanes.get_mut(at) {
-            *busy = until.max(*busy);
-            lane.push(block);
+        let Some((busy, lane)) = lanes.get_mut(at) else { continue };
+        *busy = until.max(*busy);
+        let (from, to) = (x(block.taken, end), x(until, end));
+        match lane.last_mut().filter(|last| to - from < NARROW && from - last.to < NARROW) {
+            Some(last) => {
+                last.to = last.to.max(to);
+                last.more += 1;
+            }
+            None => lane.push(Bar { block, from, to, more: 0 }),
         }
     }
     lanes.into_iter().map(|(_, lane)| lane).collect()
 }
 
-fn bar(page: &mut String, story: &Story, block: &Block, top: f64) {
-    let end = block.freed.unwrap_or(story.nanoseconds);
-    let (from, to) = (x(block.taken, story.nanoseconds), x(end, story.nanoseconds));
+fn draw_bar(page: &mut String, story: &Story, bar: &Bar<'_>, top: f64) {
+    let Bar { block, from, to, more } = *bar;
     let class = match block {
         Block { resized: 1.., .. } => "resized",
         Block { zeroed: true, .. } => "zeroed",
         _ => "plain",
     };
+    let more = if more > 0 { format!("; and {} more here", count(more)) } else { String::new() };
     let _ = writeln!(
         page,
-        "<rect class=\"bar {class}\" x=\"{from:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\"><title>{}</title></rect>",
+        "<rect class=\"bar {class}\" x=\"{from:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\"><title>{}{more}</title></rect>",
         (to - from).max(0.8),
         LANE - 1.0,
-        told(block, end)
+        told(block, block.freed.unwrap_or(story.nanoseconds))
     );
 }
 
