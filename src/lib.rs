@@ -60,7 +60,7 @@
 #![cfg_attr(feature = "nightly", feature(allocator_api))]
 #![cfg_attr(
     all(test, loom),
-    expect(dead_code, unused_imports, reason = "the engine is left out of loom's build")
+    expect(dead_code, unused_imports, reason = "loom's build has models alone, and nothing that is static")
 )]
 #![cfg_attr(all(proof, not(test)), expect(dead_code, reason = "the drivers use a part of what the tests do"))]
 
@@ -69,22 +69,20 @@ compile_error!(
     "zk-nalloc supports 64-bit Linux only: it is built on mremap, madvise and transparent huge pages"
 );
 
-// Loom explores what stands on `sync` alone: the locks and the arena. The engine is statics and real memory.
+// Loom explores the locks, the arena, and the engine as a value over the fake kernel. What is `static` is left out.
 pub mod arena;
-#[cfg(not(all(test, loom)))]
 mod cache;
 mod config;
 mod error;
-#[cfg(not(all(test, loom)))]
 mod geometry;
 #[cfg(not(all(test, loom)))]
 mod global;
-#[cfg(not(all(test, loom)))]
+#[cfg(all(test, loom))]
+#[path = "global/large.rs"]
+mod global;
 mod heap;
 mod invariant;
-#[cfg(not(all(test, loom)))]
 mod limits;
-#[cfg(not(all(test, loom)))]
 mod misuse;
 mod os;
 #[cfg(not(all(test, loom)))]
@@ -97,9 +95,7 @@ pub mod secret;
 #[cfg(not(all(test, loom)))]
 mod stats;
 mod sync;
-#[cfg(not(all(test, loom)))]
 mod trace;
-#[cfg(not(all(test, loom)))]
 mod zeroing;
 
 pub use arena::{Arena, TypedArena};

@@ -22,7 +22,7 @@ use core::alloc::Layout;
 use core::cell::Cell;
 
 use crate::os::{self, Facts, GRANULE, Os, Output};
-use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::process::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use path::Path;
 use record::{Event, HEADER_BYTES, Header, NAME_PIECE};
 pub(crate) use record::{Outcome, PARTS_MAX, Touched};

@@ -38,6 +38,9 @@ struct Seen {
     live: BTreeMap<u64, u64>,
     peak: u64,
     samples: usize,
+    /// Phases begun, and those of them that ended.
+    begun: BTreeSet<u64>,
+    ended: BTreeSet<u64>,
 }
 
 /// Reads a trace and plays it through: no block is handed out that somebody has, and none freed that nobody has.
@@ -73,7 +76,9 @@ fn played(path: &Path) -> Seen {
                 assert_eq!(seen.live.insert(p, size), None, "handed out twice");
             }
             6 => seen.samples += 1,
-            3 | 7 | 12 => {}
+            8 => _ = seen.begun.insert(slot[2]),
+            10 => _ = seen.ended.insert(slot[2]),
+            3 | 7 | 9 | 12 => {}
             kind => panic!("an event of kind {kind}"),
         }
         seen.peak = seen.peak.max(seen.live.values().map(|size| size >> 8).sum());
@@ -97,6 +102,9 @@ fn what_threads_did_is_in_the_file_in_order() {
                 scope.spawn(|| load(&LIGHT, 300));
             }
         });
+        zk_nalloc::phase_named("commit", || zk_nalloc::phase(|| drop(Patterned::new(2, 1 << 20))));
+        zk_nalloc::begin_phase_named("open");
+        zk_nalloc::end_phase();
         let kept = Patterned::new(1, 9 << 20);
         tell("allocations", zk_nalloc::stats().allocations());
         tell("frees", zk_nalloc::stats().frees());
@@ -110,6 +118,7 @@ fn what_threads_did_is_in_the_file_in_order() {
     let (allocations, frees) = (ended.told("allocations") as usize, ended.told("frees") as usize);
     assert!((allocations..allocations + 5).contains(&seen.taken), "{} of {allocations}", seen.taken);
     assert!((frees..frees + 5).contains(&seen.freed), "{} of {frees}", seen.freed);
+    assert_eq!((seen.begun.len(), &seen.ended), (3, &seen.begun));
     assert!(seen.resized > 0 && seen.threads.len() >= 3 && seen.samples > 0);
     assert!(seen.live.values().any(|size| size >> 8 == 9 << 20) && seen.peak >= 9 << 20);
 }

@@ -46,6 +46,12 @@ use peaks::Peaks;
 use shard::Shard;
 use untouched::Untouched;
 
+#[cfg(all(test, loom))]
+loom::thread_local! {
+    static SHARD: Cell<usize> = Cell::new(0);
+}
+
+#[cfg(not(all(test, loom)))]
 thread_local! {
     /// Which shard this thread uses, plus one; 0 before it has one. Without a destructor, so that it can be
     /// read while a thread ends; a thread that ends leaves nothing behind (C1).
@@ -140,42 +146,46 @@ pub(crate) struct Cache<O: Os> {
 }
 
 impl<O: Os> Cache<O> {
-    /// A cache whose thread, if one is asked for, `start_keeper` starts; it is to call [`Cache::keep`].
-    pub(crate) const fn new(os: O, start_keeper: fn() -> bool) -> Self
-    where
-        O: Copy,
-    {
-        Self::with_reserve(os, os, *RESERVE.start(), Some(start_keeper))
+    crate::sync::constant! {
+        /// A cache whose thread, if one is asked for, `start_keeper` starts; it is to call [`Cache::keep`].
+        pub(crate) const fn new(os: O, start_keeper: fn() -> bool) -> Self
+        where
+            O: Copy,
+        {
+            Self::with_reserve(os, os, *RESERVE.start(), Some(start_keeper))
+        }
     }
 
-    /// As [`Cache::new`], with `reserve_min` bytes of address space set aside at first, at least, over a kernel that is
-    /// given twice.
-    const fn with_reserve(os: O, again: O, reserve_min: usize, start_keeper: Option<fn() -> bool>) -> Self {
-        Self {
-            heap: PageHeap::new(os),
-            thin: PageHeap::new(again),
-            page: AtomicUsize::new(0),
-            fault_unit: AtomicUsize::new(0),
-            shards: AtomicPtr::new(core::ptr::null_mut()),
-            shard_count: AtomicUsize::new(0),
-            shards_in_fork: AtomicPtr::new(core::ptr::null_mut()),
-            shards_careful: AtomicPtr::new(core::ptr::null_mut()),
-            care: AtomicU8::new(0),
-            since_look: AtomicUsize::new(0),
-            last_look: AtomicU64::new(0),
-            next_measure: AtomicU64::new(0),
-            next: AtomicUsize::new(0),
-            shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
-            dirty_max: AtomicUsize::new(usize::MAX),
-            limits: Lock::new(Limits::new()),
-            untouched: Lock::new(Untouched::new()),
-            zeroing: Zeroing::new(),
-            host: Lock::new(Host { started: false }),
-            tally: Tally::new(),
-            peaks: Peaks::new(),
-            keeper: Keeper::new(start_keeper),
-            trace: Trace::new(),
-            reserve_min,
+    crate::sync::constant! {
+        /// As [`Cache::new`], with `reserve_min` bytes of address space set aside at first, at least, over a kernel that is
+        /// given twice.
+        const fn with_reserve(os: O, again: O, reserve_min: usize, start_keeper: Option<fn() -> bool>) -> Self {
+            Self {
+                heap: PageHeap::new(os),
+                thin: PageHeap::new(again),
+                page: AtomicUsize::new(0),
+                fault_unit: AtomicUsize::new(0),
+                shards: AtomicPtr::new(core::ptr::null_mut()),
+                shard_count: AtomicUsize::new(0),
+                shards_in_fork: AtomicPtr::new(core::ptr::null_mut()),
+                shards_careful: AtomicPtr::new(core::ptr::null_mut()),
+                care: AtomicU8::new(0),
+                since_look: AtomicUsize::new(0),
+                last_look: AtomicU64::new(0),
+                next_measure: AtomicU64::new(0),
+                next: AtomicUsize::new(0),
+                shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
+                dirty_max: AtomicUsize::new(usize::MAX),
+                limits: Lock::new(Limits::new()),
+                untouched: Lock::new(Untouched::new()),
+                zeroing: Zeroing::new(),
+                host: Lock::new(Host { started: false }),
+                tally: Tally::new(),
+                peaks: Peaks::new(),
+                keeper: Keeper::new(start_keeper),
+                trace: Trace::new(),
+                reserve_min,
+            }
         }
     }
 
@@ -311,7 +321,7 @@ impl<O: Os> Cache<O> {
         if shards.is_null() {
             return None;
         }
-        let mut mine = SHARD.get();
+        let mut mine = SHARD.with(Cell::get);
         if mine == 0 {
             mine = self.assign_slow();
         }
@@ -325,7 +335,7 @@ impl<O: Os> Cache<O> {
     fn assign_slow(&self) -> usize {
         // Relaxed: any distribution is right, an even one is fast.
         let mine = self.next.fetch_add(1, Ordering::Relaxed) % SHARDS_MAX + 1;
-        SHARD.set(mine);
+        SHARD.with(|shard| shard.set(mine));
         mine
     }
 

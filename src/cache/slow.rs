@@ -111,7 +111,9 @@ impl<O: Os> Cache<O> {
     #[inline]
     pub(super) fn note_peaks(&self) {
         if self.peaks.is_watched() {
-            self.peaks.note(self.live(), 0);
+            let live = self.live();
+            self.tally.live_peak.fetch_max(live, Ordering::Relaxed);
+            self.peaks.note(live, 0);
         }
     }
 

@@ -15,7 +15,7 @@ mod hooks;
 mod memory;
 mod plan;
 mod space;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 use std::ops::Range;

@@ -16,6 +16,7 @@ mod output;
 mod path;
 mod probe;
 mod room;
+#[cfg(not(all(test, loom)))]
 mod signals;
 mod smaps;
 mod strain;
@@ -26,6 +27,7 @@ mod vma;
 
 pub(crate) use hooks::{at_exit, at_fork, keep_small_top, start_thread};
 pub(crate) use limits::{Limit, overcommit_mode};
+#[cfg(not(all(test, loom)))]
 pub(crate) use signals::{INTERRUPT, at_signals};
 pub(crate) use smaps::mappings;
 pub(crate) use usage::{Usage, fault_costs};

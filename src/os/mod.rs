@@ -14,7 +14,7 @@ use crate::error::Errno;
 use crate::sync::{Park, atomic::AtomicU32};
 
 mod bytes;
-#[cfg(any(proof, all(test, not(loom))))]
+#[cfg(any(test, proof))]
 pub(crate) mod fake;
 pub(crate) mod fork;
 mod linux;
@@ -22,9 +22,11 @@ mod obstacle;
 pub(crate) mod private;
 mod settings;
 
+#[cfg(not(all(test, loom)))]
+pub(crate) use linux::{INTERRUPT, at_signals};
 pub(crate) use linux::{
-    INTERRUPT, InUse, Limit, Linux, Usage, at_exit, at_fork, at_signals, die, fault_costs, huge_page_bytes,
-    keep_small_top, mappings, overcommit_mode, start_thread,
+    InUse, Limit, Linux, Usage, at_exit, at_fork, die, fault_costs, huge_page_bytes, keep_small_top,
+    mappings, overcommit_mode, start_thread,
 };
 pub(crate) use obstacle::{Asked, refused, why_not_mapped};
 #[cfg(test)]

@@ -122,16 +122,28 @@ fn percent(share: f64) -> String {
 /// Whether the allocator matters for this program.
 fn verdict(seen: &Seen) -> Option<String> {
     let (saved, faulting) = (seen.saved_share(), seen.share(seen.faulting));
-    Some(if saved >= MUCH {
+    Some(if seen.faults_again() && seen.share(seen.kernel) >= MUCH {
         format!(
-            "The allocator matters here: under the C library's about {} page faults more would have taken {:.1} s, {} of \
-             the time then spent.",
+            "{} of the time is the kernel's, and memory was given back and faulted in again; see below.",
+            percent(seen.share(seen.kernel))
+        )
+    } else if saved >= MUCH {
+        format!(
+            "The allocator matters here: under the C library's about {} page faults more would have taken {:.1} s at \
+             least, {} of the time then spent.",
             seen.avoided,
             seen.saved(),
             percent(saved)
         )
     } else if faulting >= MUCH {
         format!("{} of the time still goes into page faults; see below.", percent(faulting))
+    } else if seen.share(seen.kernel) >= 2.0 * MUCH {
+        format!(
+            "{} of the time is the kernel's, of which page faults explain {} at least; with many threads at once they cost \
+             more than was tried out here. perf top shows the rest.",
+            percent(seen.share(seen.kernel)),
+            percent(faulting)
+        )
     } else if saved >= SOME {
         format!(
             "A little to gain: page faults that did not happen would have been {} of the time.",
@@ -232,8 +244,12 @@ fn huge(seen: &Seen) -> Option<String> {
 
 /// What is left of page faults is memory that was touched for the first time.
 fn first_touch(seen: &Seen) -> Option<String> {
-    let is_first = seen.fresh <= seen.live_max + seen.live_max / 2 && seen.our_faults * 2 > seen.faults;
-    (is_first && seen.share(seen.faulting) >= MUCH).then(|| {
+    // Those of others are dear by their number alone.
+    let theirs = seen.faults.saturating_sub(seen.our_faults) as f64 * seen.fault_cost;
+    let is_first = seen.fresh <= seen.live_max + seen.live_max / 2 && theirs * 2.0 < seen.kernel;
+    // Faults of many threads at once, and of hosts that find memory slowly, cost more than was tried out.
+    let costs = seen.share(seen.faulting) >= MUCH || seen.share(seen.kernel) >= 2.0 * MUCH;
+    (is_first && costs).then(|| {
         format!(
             "The page faults left are first touches, {} in all: prefault({}) on a thread beside the loading of the proving \
              key takes them out of the first proof.",

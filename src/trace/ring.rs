@@ -10,7 +10,7 @@
 #![expect(unsafe_code, reason = "the slots lie in a mapping")]
 
 use super::record::{SLOT_BYTES, WORDS};
-use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use crate::sync::process::{AtomicPtr, AtomicU64, Ordering};
 
 /// Slots in a piece. A write of 64 KiB takes a system call and some ten microseconds; what a process that is killed has
 /// not written is less than that.

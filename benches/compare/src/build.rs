@@ -87,8 +87,11 @@ struct Message {
     executable: Option<PathBuf>,
 }
 
-/// Has cargo build the child with a feature and returns where it lies, or why it does not.
-fn built(program: &Program, feature: &str) -> Result<PathBuf, String> {
+/// Has cargo build a program with a feature and returns where it lies.
+///
+/// # Errors
+/// When it does not build: the first line that says why.
+pub fn built(program: &Program, feature: &str) -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command

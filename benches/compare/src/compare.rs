@@ -46,7 +46,7 @@ pub fn compare(patterns: &[Pattern], peers: &[&'static Peer], settings: Settings
     for line in &children.left_out {
         progress.say(line);
     }
-    let mut record = Record { about: describe(settings), runs: Vec::new() };
+    let mut record = Record { about: describe(settings), ..Record::default() };
     record.about.extend(children.left_out.iter().cloned());
     for pattern in patterns {
         let from = record.runs.len();

@@ -8,6 +8,7 @@
 //!
 //! Never here: `unsafe`, and numbers that are not measured.
 
+pub mod arenas;
 pub mod block;
 pub mod build;
 pub mod calls;

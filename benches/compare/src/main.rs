@@ -7,13 +7,14 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use prove_harness::{Error, Rows, finish, parse};
+use zk_compare::arenas::Group;
 use zk_compare::calls;
 use zk_compare::compare::{self, Settings};
 use zk_compare::patterns::Pattern;
 use zk_compare::peers::Peer;
 use zk_compare::provers::{self, Statement};
 use zk_compare::record::Record;
-use zk_compare::{patterns, peers, replay, report, tables};
+use zk_compare::{arenas, patterns, peers, replay, report, tables};
 
 /// Runs every allocation pattern under every allocator, each in a process of its own.
 #[derive(Parser, Debug)]
@@ -106,6 +107,9 @@ fn list() -> Result<(), Error> {
     for pattern in patterns::all() {
         println!("  {:24} {}", pattern.name, pattern.about);
     }
+    for (name, about) in arenas::GROUPS {
+        println!("  {name:24} {about}");
+    }
     println!("allocators:");
     for peer in peers::ALL {
         println!("  {:24} {}", peer.name, peer.about);
@@ -116,6 +120,7 @@ fn list() -> Result<(), Error> {
 /// What the filters leave.
 struct Chosen {
     patterns: Vec<Pattern>,
+    arenas: Vec<Group>,
     peers: Vec<&'static Peer>,
     settings: Settings,
 }
@@ -125,11 +130,15 @@ fn chosen(options: &Run) -> Result<Chosen, Error> {
         |name: &str| options.pattern.is_empty() || options.pattern.iter().any(|part| name.contains(part));
     let mut patterns = patterns::all();
     patterns.retain(|pattern| wanted(&pattern.name));
-    if patterns.is_empty() {
+    // Arenas have no global allocator to choose: whoever chooses one means the patterns, unless both are named.
+    let asked = options.allocator.is_empty() || !options.pattern.is_empty();
+    let arenas: Vec<Group> = arenas::GROUPS.into_iter().filter(|(name, _)| asked && wanted(name)).collect();
+    if patterns.is_empty() && arenas.is_empty() {
         return Err(Error::new("no pattern has such a name; --list shows them"));
     }
-    let peers = chosen_peers(options);
-    Ok(Chosen { patterns, peers, settings: settings(options) })
+    // Nothing is built for nothing.
+    let peers = if patterns.is_empty() { Vec::new() } else { chosen_peers(options) };
+    Ok(Chosen { patterns, arenas, peers, settings: settings(options) })
 }
 
 fn settings(options: &Run) -> Settings {
@@ -144,13 +153,16 @@ fn chosen_peers(options: &Run) -> Vec<&'static Peer> {
 }
 
 fn system_calls(options: &Run) -> Result<(), Error> {
-    let Chosen { patterns, peers, settings } = chosen(options)?;
+    let Chosen { patterns, peers, settings, .. } = chosen(options)?;
     calls::count(&patterns, &peers, settings)
 }
 
 fn run(options: &Run) -> Result<(), Error> {
-    let Chosen { patterns, peers, settings } = chosen(options)?;
-    let record = compare::compare(&patterns, &peers, settings)?;
+    let Chosen { patterns, arenas, peers, settings } = chosen(options)?;
+    let mut record = compare::compare(&patterns, &peers, settings)?;
+    let (turns, failed) = arenas::compare(&arenas, settings)?;
+    record.arenas = turns;
+    record.about.extend(failed);
     let all = options.pattern.is_empty() && options.allocator.is_empty() && !options.quick;
     if all {
         print!("{}", tables::overview(&report::measured(&record, &patterns)));

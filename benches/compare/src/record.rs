@@ -1,14 +1,16 @@
 //! What a comparison leaves behind: the raw rows, and words about where they come from.
 //!
 //! Why it is here: no table and no plot is computed from anything but what a record holds, so whoever has the record
-//! can make them again. A record is a folder: `rounds.csv`, a row per round of every process, and `machine.txt`, which
-//! says on what machine and of what state of the project, and who had to be left out and why.
+//! can make them again. A record is a folder: `rounds.csv`, a row per round of every process, `arenas.csv`, a row per turn
+//! of the comparison of arenas, and `machine.txt`, which says on what machine and of what state of the project, and who had to be left out and why.
 
 use std::fs;
 use std::path::Path;
 
 use prove_harness::Error;
 use serde::{Deserialize, Serialize};
+
+use crate::arenas::Turn;
 
 /// One round of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,10 +85,13 @@ pub struct Record {
     pub about: Vec<String>,
     /// Every process.
     pub runs: Vec<Run>,
+    /// Every turn of the comparison of arenas.
+    pub arenas: Vec<Turn>,
 }
 
 const ROUNDS: &str = "rounds.csv";
 const MACHINE: &str = "machine.txt";
+const ARENAS: &str = "arenas.csv";
 
 impl Record {
     /// Writes the record into a folder, which is made where it is missing.
@@ -104,14 +109,24 @@ impl Record {
                 file.serialize(row(run, round)).map_err(|cause| doing(&cause))?;
             }
         }
+        file.flush().map_err(|cause| doing(&cause))?;
+        if self.arenas.is_empty() {
+            return Ok(());
+        }
+        let mut file = csv::Writer::from_path(folder.join(ARENAS)).map_err(|cause| doing(&cause))?;
+        for turn in &self.arenas {
+            file.serialize(turn).map_err(|cause| doing(&cause))?;
+        }
         file.flush().map_err(|cause| doing(&cause))
     }
 
-    /// Adds what was measured later: it takes the place of runs of the same patterns.
+    /// Adds what was measured later: it takes the place of runs of the same patterns, and of the same tables of arenas.
     #[must_use]
     pub fn joined(mut self, later: Self) -> Self {
         self.runs.retain(|run| later.runs.iter().all(|other| other.pattern != run.pattern));
         self.runs.extend(later.runs);
+        self.arenas.retain(|turn| later.arenas.iter().all(|other| other.table != turn.table));
+        self.arenas.extend(later.arenas);
         for line in later.about {
             if !self.about.contains(&line) {
                 self.about.push(line);
@@ -139,7 +154,14 @@ impl Record {
                 None => runs.push(run(row, round)),
             }
         }
-        Ok(Self { about: about.lines().map(String::from).collect(), runs })
+        let mut arenas = Vec::new();
+        if folder.join(ARENAS).exists() {
+            let mut file = csv::Reader::from_path(folder.join(ARENAS)).map_err(|cause| doing(&cause))?;
+            for turn in file.deserialize() {
+                arenas.push(turn.map_err(|cause| doing(&cause))?);
+            }
+        }
+        Ok(Self { about: about.lines().map(String::from).collect(), runs, arenas })
     }
 }
 
@@ -221,9 +243,20 @@ mod tests {
             turn,
             outcome: outcome.clone(),
         };
+        let turn = |table: &str| Turn {
+            table: table.into(),
+            row: "8 B".into(),
+            unit: "ns".into(),
+            reference: "x".into(),
+            arena: "y".into(),
+            turn: 0,
+            time: 0.5,
+            faults: 1,
+        };
         let record = Record {
             about: vec!["here".into(), "there".into()],
             runs: vec![of("x", 0), of("y", 0), of("y", 1)],
+            arenas: vec![turn("objects"), turn("graphs, large")],
         };
         let folder = std::env::temp_dir().join(format!("zk-compare-record-{}", std::process::id()));
         record.write(&folder).expect("can be written");
@@ -231,9 +264,11 @@ mod tests {
         fs::remove_dir_all(&folder).expect("was made");
         assert_eq!(again.expect("can be read"), record);
         let b = Run { pattern: "b".into(), ..of("x", 0) };
-        let later = Record { about: vec!["there".into(), "too".into()], runs: vec![b.clone()] };
+        let later =
+            Record { about: vec!["there".into(), "too".into()], runs: vec![b.clone()], ..Record::default() };
+        let later = Record { arenas: vec![turn("objects")], ..later };
         let both = record.clone().joined(later.clone());
-        assert_eq!((both.runs.len(), both.about.len()), (4, 3));
+        assert_eq!((both.runs.len(), both.about.len(), both.arenas.len()), (4, 3, 2));
         assert_eq!(both.joined(later.clone()).runs.len(), 4, "measured anew");
         assert!(Record::read(&folder).is_err());
     }

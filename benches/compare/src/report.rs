@@ -10,7 +10,7 @@ use prove_harness::Error;
 use crate::patterns::{self, Pattern};
 use crate::plots;
 use crate::record::{Record, Run};
-use crate::{summary, tables};
+use crate::{arenas, summary, tables};
 
 /// Where the generated part of the document begins …
 pub const BEGIN: &str = "<!-- begin of what `zk-compare report` writes -->";
@@ -63,6 +63,7 @@ fn generated(record: &Record, name: &str, measured: &[Measured], plots: &[plots:
         text += "\n";
         text += &tables::of_pattern(pattern, runs);
     }
+    text += &arenas::tables(&record.arenas);
     text
 }
 

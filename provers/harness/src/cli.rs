@@ -40,6 +40,10 @@ pub struct Settings {
     #[arg(long, value_name = "MIB", default_value_t = 0)]
     pub prefault: usize,
 
+    /// Print NAlloc's report on standard error at the end of each of its processes: what memory cost, and what to do
+    #[arg(long)]
+    pub report: bool,
+
     /// Print NAlloc's own counters on standard error at the end of each of its processes
     #[arg(long)]
     pub stats: bool,

@@ -146,6 +146,9 @@ fn start(task: &Task, contender: &Contender, settings: &Settings) -> Result<Chil
     if settings.prefault > 0 {
         command.args(["--prefault", &settings.prefault.to_string()]);
     }
+    if settings.report {
+        command.env("ZK_NALLOC_REPORT", "1");
+    }
     command
         .env(VARIABLE, &contender.choice)
         .envs(contender.environment.iter().map(|(name, value)| (name, value)))

@@ -186,3 +186,41 @@ fn a_hot_run_went_on_into_the_next_mapping_and_a_block_lay_in_both() {
     }
     finish(&model, blocks, true);
 }
+
+/// A block of 70 MiB that was moved to a hundred and something, and what lies behind where it was.
+fn moved_once(os: &Fake) -> (Model<Fake>, Vec<Live>) {
+    let model = Model::new(os.clone(), 1 << 30, Config::new());
+    let ops = [
+        allocate(70 * MIB + 300 * KIB, 8, false),
+        allocate(3 * MIB, 8, false),
+        Op::ResizeLast { back: 1, size: 100 * MIB + 300 * KIB },
+    ];
+    let blocks = drive(&model, &ops, QUIET);
+    assert_eq!(model.cache.snapshot().grown_by_moving, 1);
+    (model, blocks)
+}
+
+#[test]
+fn the_ends_of_a_block_that_moved_away_are_not_zero() {
+    let os = fake_in_short(4 << 30, 0);
+    let (model, blocks) = moved_once(&os);
+    // What is booked as zero is looked at.
+    model.audit(true);
+    finish(&model, blocks, true);
+}
+
+#[test]
+fn what_has_moved_is_copied_home_when_the_rest_cannot_follow() {
+    let os = fake_in_short(4 << 30, 0);
+    let (model, mut blocks) = moved_once(&os);
+    let grown = blocks.iter().position(|b| b.layout.size() > 99 * MIB).unwrap();
+    // What lies behind it cannot be opened, so that it has to move, in two parts: it lies in two VMAs now.
+    os.fail(Call::Open, When::Nth(1), libc::ENOMEM);
+    os.fail(Call::Open, When::Nth(2), libc::ENOMEM);
+    os.fail(Call::Move, When::Nth(2), libc::ENOMEM);
+    os.fail_moves_by(MoveFailure::LetsForeignIn);
+    one(&model, Op::Resize { which: grown, size: 160 * MIB }, &mut blocks, 1 << 30, 0);
+    assert_eq!((os.calls_failed(), os.retired().len()), (3, 1), "the second part was refused");
+    model.audit(true);
+    finish(&model, blocks, true);
+}
