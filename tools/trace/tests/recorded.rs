@@ -108,7 +108,7 @@ fn the_page_is_whole_and_shows_it() {
     let count = |name: &str| document.descendants().filter(|node| node.tag_name().name() == name).count();
     assert_eq!((count("svg"), count("script"), count("html"), count("h1")), (2, 2, 1, 1));
     assert_eq!(count("g"), 2, "a band for each phase");
-    assert!(count("rect") >= 18 && count("table") == 2 && count("tr") > 3, "{}", count("rect"));
+    assert!(count("rect") >= 6 && count("table") == 2 && count("tr") > 3, "{}", count("rect"));
     let heading = document.descendants().find(|node| node.tag_name().name() == "h1").expect("a heading");
     assert_eq!(heading.text(), Some("a <b> & \"c\""));
     let ids: Vec<_> = document.descendants().filter_map(|node| node.attribute("id")).collect();
