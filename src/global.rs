@@ -123,9 +123,17 @@ fn hook_slow(started: Started) {
     extern "C" fn child() {
         ENGINE.after_fork_in_child();
     }
+    extern "C" fn exit() {
+        ENGINE.end_trace();
+    }
     // Without the hooks (no memory for libc's list) a fork while another thread allocates may hang the child.
     let _ = os::at_fork(prepare, parent, child);
+    if started.traced {
+        // Where libc has no memory for its list, what is left at the end is not written.
+        let _ = os::at_exit(exit);
+    }
     os::set_huge(started.huge);
+    crate::report::arm();
     if started.tune_glibc {
         os::keep_small_top(TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD);
     }

@@ -46,6 +46,9 @@
 //! | `ZK_NALLOC_BACKGROUND` | `1`, `0` | a thread that gives memory up while the process is silent: [`Config::background`] |
 //! | `ZK_NALLOC_CHECKED` | `1`, `0` | whether misuse is looked for: [`Config::checked`] |
 //! | `ZK_NALLOC_WIPE_ON_FREE` | `1`, `0` | whether freed blocks are overwritten: [`Config::wipe_on_free`] |
+//! | `ZK_NALLOC_REPORT` | `1`, `0`, or a path, in which `%p` is the process's number | a page about memory at the end: [`report`] |
+//! | `ZK_NALLOC_REPORT_SIGNALS` | `1`, `0` | that page at SIGINT and SIGTERM too |
+//! | `ZK_NALLOC_TRACE` | a path, in which `%p` is the process's number | the file that large requests are recorded in |
 //!
 //! None of them changes what a program computes.
 //!
@@ -57,7 +60,7 @@
 #![cfg_attr(feature = "nightly", feature(allocator_api))]
 #![cfg_attr(
     all(test, loom),
-    expect(dead_code, unused_imports, reason = "the engine is left out of loom's build")
+    expect(dead_code, unused_imports, reason = "loom's build has models alone, and nothing that is static")
 )]
 #![cfg_attr(all(proof, not(test)), expect(dead_code, reason = "the drivers use a part of what the tests do"))]
 
@@ -66,33 +69,33 @@ compile_error!(
     "zk-nalloc supports 64-bit Linux only: it is built on mremap, madvise and transparent huge pages"
 );
 
-// Loom explores what stands on `sync` alone: the locks and the arena. The engine is statics and real memory.
+// Loom explores the locks, the arena, and the engine as a value over the fake kernel. What is `static` is left out.
 pub mod arena;
-#[cfg(not(all(test, loom)))]
 mod cache;
 mod config;
 mod error;
-#[cfg(not(all(test, loom)))]
 mod geometry;
 #[cfg(not(all(test, loom)))]
 mod global;
-#[cfg(not(all(test, loom)))]
+#[cfg(all(test, loom))]
+#[path = "global/large.rs"]
+mod global;
 mod heap;
 mod invariant;
-#[cfg(not(all(test, loom)))]
 mod limits;
-#[cfg(not(all(test, loom)))]
 mod misuse;
 mod os;
 #[cfg(not(all(test, loom)))]
 mod phases;
 #[cfg(not(all(test, loom)))]
 mod prefault;
+#[cfg(not(all(test, loom)))]
+mod report;
 pub mod secret;
 #[cfg(not(all(test, loom)))]
 mod stats;
 mod sync;
-#[cfg(not(all(test, loom)))]
+mod trace;
 mod zeroing;
 
 pub use arena::{Arena, TypedArena};
@@ -107,6 +110,8 @@ pub use phases::{
 };
 #[cfg(not(all(test, loom)))]
 pub use prefault::{prefault, prefault_with};
+#[cfg(not(all(test, loom)))]
+pub use report::report;
 pub use secret::{Secret, SecretBuf, SecretPool};
 #[cfg(not(all(test, loom)))]
 pub use stats::{Footprint, SizeStats, Sizes, Stats, cached_bytes, release_cache, soften_cache, stats};

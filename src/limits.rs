@@ -73,6 +73,11 @@ impl Limits {
         self.floor = (ram / 8).min(FLOOR);
     }
 
+    /// The ceiling, if there is one.
+    pub(crate) const fn ceiling(&self) -> Option<usize> {
+        self.ceiling
+    }
+
     /// The most that may be handed out and cached together, or cached alone where there is a ceiling.
     pub(crate) fn total(&self) -> usize {
         self.peak.max(self.peak_before).max(self.forgotten)

@@ -49,8 +49,10 @@ pub(crate) struct Misuse {
 }
 
 impl Misuse {
-    pub(crate) const fn new() -> Self {
-        Self { on: AtomicBool::new(false), table: Lock::new(Table::new()) }
+    crate::sync::constant! {
+        pub(crate) const fn new() -> Self {
+            Self { on: AtomicBool::new(false), table: Lock::new(Table::new()) }
+        }
     }
 
     /// Turns the mode on, before the first block is handed out.

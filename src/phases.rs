@@ -206,14 +206,15 @@ pub fn end_phase() {
 fn begin(line: usize) -> Open {
     let began = reading::now();
     let place = ENGINE.peaks().watch(began.live);
-    event(Event::Begins, line, table::line(line).name(), began.at);
-    Open { line, place, began }
+    let open = Open { line, place, began };
+    event(Event::Begins, &open, table::line(line).name());
+    open
 }
 
 fn end(open: Open) {
     let line = table::line(open.line);
     let ended = reading::now();
-    event(Event::Ends, open.line, line.name(), ended.at);
+    event(Event::Ends, &open, line.name());
     let Some(place) = open.place else {
         table::missed();
         return;

@@ -8,6 +8,7 @@ mod table;
 
 pub use footprint::Footprint;
 pub use sizes::{SizeStats, Sizes};
+pub(crate) use sizes::{name as size_name, short};
 
 use crate::cache::Snapshot;
 use crate::global::ENGINE;
@@ -210,6 +211,11 @@ impl Stats {
     pub const fn fall_backs(&self) -> u64 {
         let b = &self.snapshot.books;
         b.refused_moves + b.refused_growth + b.over_budget
+    }
+
+    /// How often nothing was moved because there were too many mappings.
+    pub(crate) const fn over_budget(&self) -> u64 {
+        self.snapshot.books.over_budget
     }
 
     /// Shards, and how many of them have served requests.

@@ -4,8 +4,22 @@
 //! `const`, four bytes beside its data, never allocates, is not re-entrant, and is released when its guard is
 //! dropped. It does not poison: nothing in this crate unwinds.
 //!
-//! In tests under `--cfg loom` atomics and cells are loom's, which cannot be `const`; what is `static` is left out of
-//! that build, see [`process`] for the rest.
+//! In tests under `--cfg loom` atomics and cells are loom's, which cannot be `const` ([`constant`]); what is `static` is
+//! left out of that build, see [`process`] for the rest.
+
+/// A function that is `const`, but where loom stands in for what it makes: its atomics cannot be.
+macro_rules! constant {
+    ($(#[$meta:meta])* $vis:vis const fn $($rest:tt)*) => {
+        #[cfg(not(all(test, loom)))]
+        $(#[$meta])*
+        $vis const fn $($rest)*
+        #[cfg(all(test, loom))]
+        $(#[$meta])*
+        $vis fn $($rest)*
+    };
+}
+
+pub(crate) use constant;
 
 mod lock;
 
@@ -18,7 +32,20 @@ pub(crate) use loom::{hint::spin_loop, sync::atomic};
 
 /// Atomics of the process rather than of a value under test: never loom's, so that they can be `static`.
 pub(crate) mod process {
-    pub(crate) use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use core::sync::atomic::{
+        AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+    };
+}
+
+/// So many counters.
+#[cfg(not(all(test, loom)))]
+pub(crate) const fn counters<const N: usize>() -> [atomic::AtomicU64; N] {
+    [const { atomic::AtomicU64::new(0) }; N]
+}
+
+#[cfg(all(test, loom))]
+pub(crate) fn counters<const N: usize>() -> [atomic::AtomicU64; N] {
+    core::array::from_fn(|_| atomic::AtomicU64::new(0))
 }
 
 use atomic::AtomicU32;

@@ -17,7 +17,7 @@ use std::thread;
 use fork::forked;
 use support::load::{Load, load};
 use support::pattern::Patterned;
-use support::{in_both_modes, times, watch};
+use support::{count, in_both_modes, times, watch};
 use zk_nalloc::NAlloc;
 
 #[global_allocator]
@@ -79,6 +79,7 @@ fn both_sides_of_a_fork_go_on() {
                 inherited.iter().for_each(|block| block.check("a block of the parent"));
                 inherited = blocks(n as u64);
             }
+            count("forks under load", 50 * times());
         });
     });
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use support::pattern::{Numbers, Patterned};
-use support::{in_both_modes, proc, times};
+use support::{count, in_both_modes, proc, times};
 use zk_nalloc::NAlloc;
 
 #[global_allocator]
@@ -17,6 +17,9 @@ static GLOBAL: NAlloc = NAlloc::new();
 
 /// Threads at a time.
 const AT_ONCE: usize = 4;
+
+/// Twenty times as many, in both modes, are a hundred thousand threads.
+const ROUNDS: usize = 650;
 
 /// What a thread has at most, in bytes: two blocks of up to 2 MiB each, and the ones that lie in the channel.
 const LIVE_MAX: usize = AT_ONCE * 4 * (2 << 20);
@@ -26,7 +29,7 @@ fn short_threads_strand_nothing() {
     in_both_modes("short_threads_strand_nothing", || {
         let mut numbers = Numbers::new(1);
         let before = proc::resident();
-        for round in 0..500 * times() {
+        for round in 0..ROUNDS * times() {
             let (sender, receiver) = mpsc::sync_channel::<Patterned>(AT_ONCE);
             thread::scope(|scope| {
                 for _ in 0..AT_ONCE {
@@ -46,6 +49,7 @@ fn short_threads_strand_nothing() {
             let stats = zk_nalloc::stats();
             assert!(stats.cached_bytes() <= LIVE_MAX, "round {round}: {} bytes", stats.cached_bytes());
         }
+        count("short threads", ROUNDS * times() * AT_ONCE);
         let grown = proc::resident().saturating_sub(before);
         assert!(grown <= 2 * LIVE_MAX, "{} MiB more are resident", grown >> 20);
         zk_nalloc::release_cache();

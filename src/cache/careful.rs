@@ -1,19 +1,21 @@
-//! Frees that do more than give a block back: looking for misuse, and wiping.
+//! Requests and frees that do more than take and give a block: looking for misuse, wiping, and recording.
 //!
-//! Why it is here: both are off by default, and then cost nothing. Where either is on, the shards stand in another
+//! Why it is here: all are off by default, and then cost nothing. Where any is on, the shards stand in another
 //! place, so that the fast paths find none, as while a thread forks, and whoever takes the slow path asks here.
 //! Invariants: where blocks are wiped, what a block held is overwritten before anybody else can be handed its memory,
 //! or is with the kernel; where misuse is looked for, a block is in the table of live blocks exactly while its
-//! caller has it (M1). Never here: the small side.
+//! caller has it (M1). Recording changes nothing of where blocks come from and go to. Never here: the small side.
 
 use core::alloc::Layout;
 
-use super::{Cache, Shard};
+use super::{Cache, Handed, Shard};
 use crate::config::Settings;
-use crate::heap::Span;
+use crate::geometry::{Block, SizeClass};
+use crate::heap::{Span, Unclean};
 use crate::misuse::Deed;
-use crate::os::{CHUNK, Os};
+use crate::os::{CHUNK, GRANULE, Os};
 use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::trace::{Outcome, PARTS_MAX, Sample, Touched};
 
 /// Misuse is looked for.
 const CHECKED: u8 = 1;
@@ -21,10 +23,19 @@ const CHECKED: u8 = 1;
 /// Freed blocks are wiped.
 const WIPES: u8 = 2;
 
+/// What happens is recorded.
+const TRACED: u8 = 4;
+
+/// Blocks from this length on are looked at when they are freed, to record what of them is resident: what is shorter
+/// shares its huge page with others.
+const LOOK_MIN: usize = CHUNK;
+
 impl<O: Os> Cache<O> {
     /// Before the shards are published.
-    pub(super) fn set_care(&self, settings: &Settings) {
-        let care = if settings.checked { CHECKED } else { 0 } | if settings.wipe_on_free { WIPES } else { 0 };
+    pub(super) fn set_care(&self, settings: &Settings, traced: bool) {
+        let care = if settings.checked { CHECKED } else { 0 }
+            | if settings.wipe_on_free { WIPES } else { 0 }
+            | if traced { TRACED } else { 0 };
         // Relaxed: published by the release store of the shards, here and below.
         self.care.store(care, Ordering::Relaxed);
         if settings.checked {
@@ -34,9 +45,19 @@ impl<O: Os> Cache<O> {
         }
     }
 
-    /// Whether frees do more than give a block back.
+    /// Whether requests and frees do more than take a block and give it back.
     pub(crate) fn is_careful(&self) -> bool {
         self.care.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether freed memory is written to, by us.
+    pub(crate) fn spoils(&self) -> bool {
+        self.care.load(Ordering::Relaxed) & (CHECKED | WIPES) != 0
+    }
+
+    /// Whether what happens is recorded, or was until the trace ended.
+    pub(crate) fn is_traced(&self) -> bool {
+        self.care.load(Ordering::Relaxed) & TRACED != 0
     }
 
     /// Whether misuse is looked for.
@@ -78,6 +99,112 @@ impl<O: Os> Cache<O> {
         if self.is_checked() {
             self.heap.misuse().is_none_of_ours(self.os(), p, layout, deed);
         }
+    }
+
+    /// As [`Cache::take`], where that finds no shards because what happens is recorded.
+    pub(crate) fn take_traced(&self, block: Block, requested: usize) -> Option<Handed> {
+        if !self.is_traced() || self.spoils() || block.align != GRANULE {
+            return None;
+        }
+        let class = SizeClass::of(block.len)?;
+        let (start, turn) = self.take_from(self.shard_slow()?, class, requested)?;
+        Some(Handed { start, unclean: Unclean::all(Span::new(start, block.len.bytes())), turn, fresh: 0 })
+    }
+
+    /// The calling thread's shard, if its hot run is used: where freed memory is written to, that would be in vain.
+    pub(super) fn shard_with_run(&self) -> Option<&Shard> {
+        if self.spoils() { None } else { self.shard_slow() }
+    }
+
+    /// Records a block that is about to be handed out.
+    pub(crate) fn trace_taken(&self, p: usize, layout: Layout, zeroed: bool, fresh: usize) {
+        if self.is_traced() {
+            self.trace.taken(self.os(), p, layout, zeroed, fresh);
+            self.trace_sample();
+        }
+    }
+
+    /// Records a request that was refused.
+    pub(crate) fn trace_refused(&self, layout: Layout) {
+        if self.is_traced() {
+            self.trace.refused(self.os(), layout);
+        }
+    }
+
+    /// Records a block that is about to go back.
+    pub(crate) fn trace_freed(&self, p: usize, layout: Layout) {
+        if self.is_traced() && self.trace.is_on() {
+            let touched = if layout.size() >= LOOK_MIN { self.look_at(p, layout.size()) } else { None };
+            self.trace_sample();
+            self.trace.freed(self.os(), p, layout, touched);
+        }
+    }
+
+    /// Records that a block is about to be resized.
+    pub(crate) fn trace_resizing(&self, p: usize, layout: Layout) {
+        if self.is_traced() {
+            self.trace.resizing(self.os(), p, layout);
+        }
+    }
+
+    /// Records what became of it.
+    pub(crate) fn trace_resized(&self, p: usize, layout: Layout, outcome: Outcome) {
+        if self.is_traced() {
+            self.trace.resized(self.os(), p, layout, outcome);
+            self.trace_sample();
+        }
+    }
+
+    /// Records that a phase begins. Before the first large request nothing is recorded.
+    pub(crate) fn trace_phase_begins(&self, phase: u64, name: &str) {
+        if self.is_traced() {
+            self.trace.phase_begins(self.os(), phase, name);
+        }
+    }
+
+    /// Records that a phase ends, on whatever thread.
+    pub(crate) fn trace_phase_ends(&self, phase: u64, name: &str) {
+        if self.is_traced() {
+            self.trace.phase_ends(self.os(), phase, name);
+            self.trace_sample();
+        }
+    }
+
+    /// Records what is held, if it is time to.
+    fn trace_sample(&self) {
+        if self.trace.wants_sample(self.os()) {
+            self.trace_sample_now();
+        }
+    }
+
+    fn trace_sample_now(&self) {
+        if self.is_ready() {
+            let books = self.heap.books().plus(self.thin.books());
+            let cached = self.stacked() + books.dirty + books.soft;
+            let resident = self.heap.out_presumed_resident() + books.dirty + books.soft;
+            self.trace.sample(self.os(), Sample { cached, resident });
+        }
+    }
+
+    /// Ends the trace, if there is one. At the end of the process.
+    pub(crate) fn end_trace(&self) {
+        if self.is_traced() && self.trace.is_on() {
+            self.trace_sample_now();
+            self.trace.finish(self.os());
+        }
+    }
+
+    /// Sees what of a block is resident, which is what was touched of it since it was last untouched. `None` where the
+    /// kernel does not tell.
+    fn look_at(&self, p: usize, len: usize) -> Option<Touched> {
+        let part = (len / PARTS_MAX).next_multiple_of(CHUNK);
+        let mut touched = Touched { len, resident: 0, part, parts: 0 };
+        for (index, offset) in (0..len).step_by(part).enumerate() {
+            let resident = self.os().resident(p + offset, part.min(len - offset))?;
+            touched.resident += resident;
+            touched.parts |= u64::from(resident > 0) << index;
+        }
+        Some(touched)
     }
 
     /// Overwrites what a block holds, or a part of one, whose owner has given it up. Chunks of which nothing is

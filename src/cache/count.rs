@@ -41,31 +41,33 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) const fn new() -> Self {
-        Self {
-            stolen: AtomicU64::new(0),
-            runs: AtomicU64::new(0),
-            gathered: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
-            thin: AtomicU64::new(0),
-            fresh: AtomicU64::new(0),
-            ahead: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            grown_in_place: AtomicU64::new(0),
-            grown_by_moving: AtomicU64::new(0),
-            grown_by_copying: AtomicU64::new(0),
-            copied: AtomicU64::new(0),
-            zeroed_here: AtomicU64::new(0),
-            zeroed_by_kernel: AtomicU64::new(0),
-            allocations_in_fork: AtomicU64::new(0),
-            frees_in_fork: AtomicU64::new(0),
-            live_in_fork: AtomicU64::new(0),
-            grown_in_place_bytes: AtomicU64::new(0),
-            zeroed_not: AtomicU64::new(0),
-            cached_peak: AtomicU64::new(0),
-            allocated_in_fork: AtomicU64::new(0),
-            live_peak: AtomicU64::new(0),
-            missed_by_size: [const { AtomicU64::new(0) }; SIZES],
+    crate::sync::constant! {
+        pub(super) const fn new() -> Self {
+            Self {
+                stolen: AtomicU64::new(0),
+                runs: AtomicU64::new(0),
+                gathered: AtomicU64::new(0),
+                misses: AtomicU64::new(0),
+                thin: AtomicU64::new(0),
+                fresh: AtomicU64::new(0),
+                ahead: AtomicU64::new(0),
+                refused: AtomicU64::new(0),
+                grown_in_place: AtomicU64::new(0),
+                grown_by_moving: AtomicU64::new(0),
+                grown_by_copying: AtomicU64::new(0),
+                copied: AtomicU64::new(0),
+                zeroed_here: AtomicU64::new(0),
+                zeroed_by_kernel: AtomicU64::new(0),
+                allocations_in_fork: AtomicU64::new(0),
+                frees_in_fork: AtomicU64::new(0),
+                live_in_fork: AtomicU64::new(0),
+                grown_in_place_bytes: AtomicU64::new(0),
+                zeroed_not: AtomicU64::new(0),
+                cached_peak: AtomicU64::new(0),
+                allocated_in_fork: AtomicU64::new(0),
+                live_peak: AtomicU64::new(0),
+                missed_by_size: crate::sync::counters(),
+            }
         }
     }
 }

@@ -134,7 +134,7 @@ impl<O: Os> Cache<O> {
         let scan = scan.unwrap_or(Scan { resident: span.len, seen: span.len, ..Scan::NOTHING });
         let absent = scan.absent();
         // What was wiped or filled tells nothing.
-        if noted.zeroed && !self.is_careful() && self.zeroing.samples(span.len) {
+        if noted.zeroed && !self.spoils() && self.zeroing.samples(span.len) {
             let untouched = |page: usize| absent.iter().any(|part| page >= part.start && page < part.end());
             // The block is the cache's since its owner gave it back, and readable: who protected it has undone that
             // before, as the contract of `NAlloc` demands.
@@ -262,6 +262,7 @@ impl<O: Os> Cache<O> {
 
     /// After a fork, in the child, which has this thread alone.
     pub(crate) fn after_fork_in_child(&self) {
+        self.trace.after_fork_in_child();
         self.restore_shards();
         for shard in self.shards() {
             shard.stacks.reset_in_child();

@@ -49,7 +49,7 @@ impl<O: Os> Cache<O> {
     /// Makes a block shorter in place; its end goes back to the heap. `false` if that cannot be booked, and
     /// nothing has changed. `cut` is what of its caller's bytes is given up.
     pub(crate) fn shrink(&self, block: Span, keep: Granules, cut: Span) -> bool {
-        if self.is_careful() && !self.is_thin(block) {
+        if self.spoils() && !self.is_thin(block) {
             let held = self.heap.hold_tail();
             if held {
                 if self.wipes() {

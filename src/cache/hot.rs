@@ -21,8 +21,16 @@ const HOT_MAX: usize = 4 << 20;
 /// Blocks up to this length come from the hot run, in bytes: of longer ones little would be left in a second-level cache.
 const HOT_BLOCK_MAX: usize = HOT_MAX / 3;
 
+/// The most that a hot run holds free at once: what is left of one that is too short, and as much again as it may be.
+pub(super) const HOT_FREE_MAX: usize = HOT_BLOCK_MAX + HOT_MAX;
+
 /// Blocks that a piece of a run may be cut into before more are paid for: of 64 KiB, where the large side begins by default.
 const TOKENS: usize = HOT_MAX / (64 << 10);
+
+/// Whether a shard has a hot run whose stacks may hold so many bytes: not under a ceiling that is small.
+pub(super) const fn is_wanted(shard_bytes_max: usize) -> bool {
+    shard_bytes_max >= 2 * HOT_MAX
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hot {
@@ -78,10 +86,10 @@ impl<O: Os> Cache<O> {
     pub(super) fn cut_slow(&self, class: SizeClass) -> Option<usize> {
         let len = class.len().bytes();
         // Relaxed: a limit, published when the shards were.
-        if len > HOT_BLOCK_MAX || self.shard_bytes_max.load(Ordering::Relaxed) < 2 * HOT_MAX {
+        if len > HOT_BLOCK_MAX || !is_wanted(self.shard_bytes_max.load(Ordering::Relaxed)) {
             return None;
         }
-        let shard = self.shard()?;
+        let shard = self.shard_with_run()?;
         let stacks = shard.lock(self.os());
         if stacks.hot.rest().len >= len {
             drop(stacks);
@@ -94,8 +102,10 @@ impl<O: Os> Cache<O> {
         drop(stacks);
         // Whole blocks of this length, or each run would end in a piece that the next block does not fit.
         let most = HOT_MAX / len * len;
-        let mut run = self.heap.take_more(at, most, TOKENS);
-        run = run.or_else(|| self.heap.take_piece(most, TOKENS));
+        let more = self.heap.take_more(at, most, TOKENS);
+        // Another piece may begin where this run ends, and yet lie in the next region, into which no block may reach.
+        let goes_on = more.is_some();
+        let mut run = more.or_else(|| self.heap.take_piece(most, TOKENS));
         if run.is_none() && drains {
             // More is kept than is in use, in blocks of other classes; they are what is in this thread's cache.
             self.drain_shard(shard);
@@ -104,7 +114,7 @@ impl<O: Os> Cache<O> {
         let run = run?;
         let mut stacks = shard.lock(self.os());
         let mut old = Hot::EMPTY;
-        if run.start == stacks.hot.end {
+        if goes_on && run.start == stacks.hot.end {
             stacks.hot.end = run.end();
             stacks.hot.tokens += TOKENS;
         } else {

@@ -58,8 +58,10 @@ pub(crate) enum Rest {
 }
 
 impl Keeper {
-    pub(super) const fn new(start: Option<fn() -> bool>) -> Self {
-        Self { state: AtomicU32::new(OFF), word: AtomicU32::new(AWAKE), start }
+    crate::sync::constant! {
+        pub(super) const fn new(start: Option<fn() -> bool>) -> Self {
+            Self { state: AtomicU32::new(OFF), word: AtomicU32::new(AWAKE), start }
+        }
     }
 
     /// Before the shards are published.

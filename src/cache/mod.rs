@@ -38,6 +38,7 @@ use crate::sync::{
     Lock,
     atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering},
 };
+use crate::trace::Trace;
 use crate::zeroing::Zeroing;
 use count::Tally;
 use keeper::Keeper;
@@ -45,13 +46,19 @@ use peaks::Peaks;
 use shard::Shard;
 use untouched::Untouched;
 
+#[cfg(all(test, loom))]
+loom::thread_local! {
+    static SHARD: Cell<usize> = Cell::new(0);
+}
+
+#[cfg(not(all(test, loom)))]
 thread_local! {
     /// Which shard this thread uses, plus one; 0 before it has one. Without a destructor, so that it can be
     /// read while a thread ends; a thread that ends leaves nothing behind (C1).
     static SHARD: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The most that the stacks of one shard hold, in bytes, whatever the ceiling.
+/// The most that the stacks of one shard hold, in bytes, whatever the ceiling; its hot run comes on top.
 const SHARD_BYTES_MAX: usize = 8 << 20;
 
 /// The stacks of all shards together hold at most this part of a ceiling, as a divisor.
@@ -74,6 +81,8 @@ pub(crate) struct Handed {
     pub(crate) unclean: Unclean,
     /// A number that differs from request to request, for colours.
     pub(crate) turn: usize,
+    /// Bytes that were not resident before.
+    pub(crate) fresh: usize,
 }
 
 /// What the start of a cache comes to.
@@ -85,6 +94,8 @@ pub(crate) struct Started {
     pub(crate) tune_glibc: bool,
     /// The huge-page advice in force.
     pub(crate) huge: Huge,
+    /// Whether a trace was begun.
+    pub(crate) traced: bool,
 }
 
 /// Guards the start.
@@ -129,46 +140,52 @@ pub(crate) struct Cache<O: Os> {
     tally: Tally,
     peaks: Peaks,
     keeper: Keeper,
+    trace: Trace,
     /// Address space to set aside at first, at least, in bytes.
     reserve_min: usize,
 }
 
 impl<O: Os> Cache<O> {
-    /// A cache whose thread, if one is asked for, `start_keeper` starts; it is to call [`Cache::keep`].
-    pub(crate) const fn new(os: O, start_keeper: fn() -> bool) -> Self
-    where
-        O: Copy,
-    {
-        Self::with_reserve(os, os, *RESERVE.start(), Some(start_keeper))
+    crate::sync::constant! {
+        /// A cache whose thread, if one is asked for, `start_keeper` starts; it is to call [`Cache::keep`].
+        pub(crate) const fn new(os: O, start_keeper: fn() -> bool) -> Self
+        where
+            O: Copy,
+        {
+            Self::with_reserve(os, os, *RESERVE.start(), Some(start_keeper))
+        }
     }
 
-    /// As [`Cache::new`], with `reserve_min` bytes of address space set aside at first, at least, over a kernel that is
-    /// given twice.
-    const fn with_reserve(os: O, again: O, reserve_min: usize, start_keeper: Option<fn() -> bool>) -> Self {
-        Self {
-            heap: PageHeap::new(os),
-            thin: PageHeap::new(again),
-            page: AtomicUsize::new(0),
-            fault_unit: AtomicUsize::new(0),
-            shards: AtomicPtr::new(core::ptr::null_mut()),
-            shard_count: AtomicUsize::new(0),
-            shards_in_fork: AtomicPtr::new(core::ptr::null_mut()),
-            shards_careful: AtomicPtr::new(core::ptr::null_mut()),
-            care: AtomicU8::new(0),
-            since_look: AtomicUsize::new(0),
-            last_look: AtomicU64::new(0),
-            next_measure: AtomicU64::new(0),
-            next: AtomicUsize::new(0),
-            shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
-            dirty_max: AtomicUsize::new(usize::MAX),
-            limits: Lock::new(Limits::new()),
-            untouched: Lock::new(Untouched::new()),
-            zeroing: Zeroing::new(),
-            host: Lock::new(Host { started: false }),
-            tally: Tally::new(),
-            peaks: Peaks::new(),
-            keeper: Keeper::new(start_keeper),
-            reserve_min,
+    crate::sync::constant! {
+        /// As [`Cache::new`], with `reserve_min` bytes of address space set aside at first, at least, over a kernel that is
+        /// given twice.
+        const fn with_reserve(os: O, again: O, reserve_min: usize, start_keeper: Option<fn() -> bool>) -> Self {
+            Self {
+                heap: PageHeap::new(os),
+                thin: PageHeap::new(again),
+                page: AtomicUsize::new(0),
+                fault_unit: AtomicUsize::new(0),
+                shards: AtomicPtr::new(core::ptr::null_mut()),
+                shard_count: AtomicUsize::new(0),
+                shards_in_fork: AtomicPtr::new(core::ptr::null_mut()),
+                shards_careful: AtomicPtr::new(core::ptr::null_mut()),
+                care: AtomicU8::new(0),
+                since_look: AtomicUsize::new(0),
+                last_look: AtomicU64::new(0),
+                next_measure: AtomicU64::new(0),
+                next: AtomicUsize::new(0),
+                shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
+                dirty_max: AtomicUsize::new(usize::MAX),
+                limits: Lock::new(Limits::new()),
+                untouched: Lock::new(Untouched::new()),
+                zeroing: Zeroing::new(),
+                host: Lock::new(Host { started: false }),
+                tally: Tally::new(),
+                peaks: Peaks::new(),
+                keeper: Keeper::new(start_keeper),
+                trace: Trace::new(),
+                reserve_min,
+            }
         }
     }
 
@@ -189,8 +206,8 @@ impl<O: Os> Cache<O> {
 
     /// Whether [`Cache::start`] has been.
     pub(crate) fn has_started(&self) -> bool {
-        // Relaxed: set once, before the shards are published; whoever needs those asks for them.
-        self.shard_count.load(Ordering::Relaxed) > 0
+        // Acquire: pairs with the release in `start`, so that whoever sees this sees what there is to care for.
+        self.shard_count.load(Ordering::Acquire) > 0
     }
 
     /// Gets ready for the first request: reads the environment, asks the host, maps the shards. `None` if the
@@ -199,7 +216,7 @@ impl<O: Os> Cache<O> {
     pub(crate) fn start(&self, config: &Config) -> Option<Started> {
         let mut host = self.host.lock(self.os());
         if host.started {
-            return Some(Started { first: false, tune_glibc: false, huge: Huge::Leave });
+            return Some(Started { first: false, tune_glibc: false, huge: Huge::Leave, traced: false });
         }
         let os = self.os();
         let facts = os.facts();
@@ -233,14 +250,16 @@ impl<O: Os> Cache<O> {
         self.fault_unit.store(unit, Ordering::Relaxed);
         *host = Host { started: true };
         self.set_ceiling(&settings, count, facts.ram);
-        self.shard_count.store(count, Ordering::Relaxed);
-        self.set_care(&settings);
+        let traced = self.trace.start(os, &facts);
+        self.set_care(&settings, traced);
+        // Release: pairs with the acquire in `has_started`.
+        self.shard_count.store(count, Ordering::Release);
         if settings.background {
             self.keeper.ask_for();
         }
         // Release: pairs with the acquire in `shards_now` and `shard`.
         self.home_of_shards().store(shards, Ordering::Release);
-        Some(Started { first: true, tune_glibc: settings.tune_glibc, huge })
+        Some(Started { first: true, tune_glibc: settings.tune_glibc, huge, traced })
     }
 
     /// Before the first request, and under the lock of `host`.
@@ -250,8 +269,14 @@ impl<O: Os> Cache<O> {
             let per_shard = (ceiling / STACKS_SHARE / shards).min(SHARD_BYTES_MAX);
             // Relaxed: published by the release store of `shards`.
             self.shard_bytes_max.store(per_shard, Ordering::Relaxed);
-            self.dirty_max.store(ceiling - per_shard * shards, Ordering::Relaxed);
+            let hot = if hot::is_wanted(per_shard) { hot::HOT_FREE_MAX } else { 0 };
+            self.dirty_max.store(ceiling - (per_shard + hot) * shards, Ordering::Relaxed);
         }
+    }
+
+    /// The ceiling in force, in bytes, if there is one.
+    pub(crate) fn ceiling(&self) -> Option<usize> {
+        self.limits.lock(self.os()).ceiling()
     }
 
     /// The kernel's page size in bytes.
@@ -296,7 +321,7 @@ impl<O: Os> Cache<O> {
         if shards.is_null() {
             return None;
         }
-        let mut mine = SHARD.get();
+        let mut mine = SHARD.with(Cell::get);
         if mine == 0 {
             mine = self.assign_slow();
         }
@@ -310,7 +335,7 @@ impl<O: Os> Cache<O> {
     fn assign_slow(&self) -> usize {
         // Relaxed: any distribution is right, an even one is fast.
         let mine = self.next.fetch_add(1, Ordering::Relaxed) % SHARDS_MAX + 1;
-        SHARD.set(mine);
+        SHARD.with(|shard| shard.set(mine));
         mine
     }
 
@@ -318,7 +343,11 @@ impl<O: Os> Cache<O> {
     /// [`Cache::take_slow`] is to be asked. `requested` is what the caller asked for, in bytes.
     #[inline]
     pub(crate) fn take(&self, class: SizeClass, requested: usize) -> Option<(usize, usize)> {
-        let shard = self.shard()?;
+        self.take_from(self.shard()?, class, requested)
+    }
+
+    #[inline]
+    fn take_from(&self, shard: &Shard, class: SizeClass, requested: usize) -> Option<(usize, usize)> {
         let mut stacks = shard.lock(self.os());
         let start = match stacks.cut(class, &shard.counts) {
             Some(start) => start,

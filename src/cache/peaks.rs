@@ -5,7 +5,7 @@
 //!
 //! Invariants: a place has one watcher, from [`Peaks::watch`] to [`Peaks::end`]; nothing allocates or waits.
 
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::process::{AtomicU32, AtomicU64, Ordering};
 
 /// How many may watch at once: every thread of a large pool, a few deep.
 pub(crate) const PLACES: usize = 512;

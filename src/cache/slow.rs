@@ -40,12 +40,13 @@ impl<O: Os> Cache<O> {
             Some(class) => {
                 if let Some(start) = self.cut_slow(class) {
                     let turn = self.count_taken(requested);
-                    return Some(Handed { start, unclean: Unclean::all(Span::new(start, len)), turn });
+                    let unclean = Unclean::all(Span::new(start, len));
+                    return Some(Handed { start, unclean, turn, fresh: 0 });
                 }
             }
             // A hot run in the middle of free memory would be between this block and the next.
             None => {
-                if let Some(shard) = self.shard() {
+                if let Some(shard) = self.shard_with_run() {
                     self.drain_hot(shard);
                 }
             }
@@ -70,7 +71,7 @@ impl<O: Os> Cache<O> {
             add(&self.tally.missed_by_size[shard::size_line(requested)], 1);
         }
         let turn = self.count_taken(requested);
-        Some(Handed { start: run.span.start, unclean: run.unclean, turn })
+        Some(Handed { start: run.span.start, unclean: run.unclean, turn, fresh: run.found.fresh() })
     }
 
     /// Waits for the end of another thread's fork, which takes the shards away meanwhile.
@@ -110,7 +111,9 @@ impl<O: Os> Cache<O> {
     #[inline]
     pub(super) fn note_peaks(&self) {
         if self.peaks.is_watched() {
-            self.peaks.note(self.live(), 0);
+            let live = self.live();
+            self.tally.live_peak.fetch_max(live, Ordering::Relaxed);
+            self.peaks.note(live, 0);
         }
     }
 

@@ -8,48 +8,52 @@
 //! Models, operations and their drivers are here for the fuzzer and the stress binary too (`proof/`), which are not
 //! built as tests.
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod ahead;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod careful;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod draw;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod edges;
+#[cfg(not(all(test, loom)))]
 pub mod endless;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod failures;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod keeper;
+#[cfg(all(test, loom))]
+mod loom_orders;
 mod model;
 mod ops;
 mod pattern;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod peaks;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod sequences;
 mod spell;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod stories;
+#[cfg(not(all(test, loom)))]
 pub mod stress;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod threads;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod vmas;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod zeroed;
 
 use crate::os::fake::Fake;
 
 /// How much of a load is done, of which `count` is the quick form.
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 fn times(count: u32) -> u32 {
     let times = std::env::var("ZK_NALLOC_TEST_TIMES").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     count.saturating_mul(times)
 }
 
 /// A quiet kernel with `space` bytes of addresses, which says of little RAM, so that the least is reserved.
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 fn fake(space: usize) -> Fake {
     with_little_ram(Fake::new(space))
 }

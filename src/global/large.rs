@@ -13,6 +13,7 @@ use crate::geometry::Block;
 use crate::heap::Span;
 use crate::misuse::Deed;
 use crate::os::{GRANULE, Os};
+use crate::trace::Outcome;
 use crate::zeroing::write_zeros;
 
 /// The pointer to an address of the engine's memory.
@@ -37,8 +38,23 @@ impl<O: Os> Cache<O> {
                 on_start(started);
             }
         }
-        let handed = self.take_slow(block, layout.size(), zeroed)?;
-        if self.note_born(handed.start + Block::colour(handed.turn, layout), layout) {
+        if self.is_careful() {
+            return self.allocate_carefully(block, layout, zeroed);
+        }
+        self.take_slow(block, layout.size(), zeroed)
+    }
+
+    /// Serves a request with more to do than to take a block.
+    #[cold]
+    fn allocate_carefully(&self, block: Block, layout: Layout, zeroed: bool) -> Option<Handed> {
+        let as_ever = self.take_traced(block, layout.size());
+        let Some(handed) = as_ever.or_else(|| self.take_slow(block, layout.size(), zeroed)) else {
+            self.trace_refused(layout);
+            return None;
+        };
+        let p = handed.start + Block::colour(handed.turn, layout);
+        if self.note_born(p, layout) {
+            self.trace_taken(p, layout, zeroed, handed.fresh);
             return Some(handed);
         }
         self.give_slowly(handed.start, block, layout.size());
@@ -99,6 +115,7 @@ impl<O: Os> Cache<O> {
     fn deallocate_slow(&self, p: *mut u8, layout: Layout) {
         let Some(block) = Block::of(layout) else { return };
         self.note_dies(p.addr(), layout, Deed::Freed);
+        self.trace_freed(p.addr(), layout);
         if self.wipes() {
             self.wipe(p.addr(), layout.size());
         }
@@ -110,25 +127,24 @@ impl<O: Os> Cache<O> {
         if self.is_careful() || !self.has_started() {
             return self.reallocate_slow(p, layout, new);
         }
-        self.resize(p, layout, new)
+        self.resize(p, layout, new).0
     }
 
     /// Resizes a block with more to do than that.
     #[cold]
     fn reallocate_slow(&self, p: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
         self.note_dies(p.expose_provenance(), layout, Deed::Resized);
-        let to = self.resize(p, layout, new);
-        if to.is_null() {
-            self.note_reborn(p.addr(), layout);
-        } else {
-            self.note_reborn(to.addr(), new);
-        }
+        self.trace_resizing(p.addr(), layout);
+        let (to, outcome) = self.resize(p, layout, new);
+        let (now, layout) = if to.is_null() { (p.addr(), layout) } else { (to.addr(), new) };
+        self.note_reborn(now, layout);
+        self.trace_resized(now, layout, outcome);
         to
     }
 
-    fn resize(&self, p: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
+    fn resize(&self, p: *mut u8, layout: Layout, new: Layout) -> (*mut u8, Outcome) {
         let (Some(old_block), Some(block)) = (Block::of(layout), Block::of(new)) else {
-            return ptr::null_mut();
+            return (ptr::null_mut(), Outcome::Refused);
         };
         let span = Span::new(Block::start(p.expose_provenance(), layout), old_block.len.bytes());
         let cut = Span::between(p.addr() + new.size().min(layout.size()), p.addr() + layout.size());
@@ -138,14 +154,14 @@ impl<O: Os> Cache<O> {
                 self.wipe(kept.start, kept.len);
             }
             self.resized(layout.size(), new.size());
-            return p;
+            return (p, Outcome::InPlace);
         }
         let colour = p.addr() - span.start;
         let shorter = block.len < old_block.len;
         match if shorter { self.elsewhere(block) } else { self.grow(span, block) } {
             Grown::InPlace => {
                 self.resized(layout.size(), new.size());
-                p
+                (p, Outcome::InPlace)
             }
             Grown::Moved(moved) => {
                 let start = moved.span.start + colour;
@@ -165,7 +181,7 @@ impl<O: Os> Cache<O> {
                 }
                 self.finish_move(span, moved);
                 self.resized(layout.size(), new.size());
-                pointer(start)
+                (pointer(start), Outcome::Moved)
             }
             Grown::Copy(start) => {
                 let to = pointer(start + colour);
@@ -178,9 +194,9 @@ impl<O: Os> Cache<O> {
                 }
                 self.give_slowly(span.start, old_block, 0);
                 self.resized(layout.size(), new.size());
-                to
+                (to, Outcome::Copied)
             }
-            Grown::Refused => ptr::null_mut(),
+            Grown::Refused => (ptr::null_mut(), Outcome::Refused),
         }
     }
 }

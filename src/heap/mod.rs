@@ -177,42 +177,45 @@ pub(crate) struct PageHeap<O: Os> {
 }
 
 impl<O: Os> PageHeap<O> {
-    pub(crate) const fn new(os: O) -> Self {
-        let setup = Setup {
-            page: 4096,
-            huge: Huge::Leave,
-            moves: false,
-            residency: false,
-            soften: false,
-            reserve: 0,
-            growth: Growth::Any,
-            wipes: false,
-        };
-        let inner = Inner {
-            pieces: Pieces::new(),
-            regions: Regions::new(),
-            setup,
-            out: 0,
-            out_max: 0,
-            absent: 0,
-            beside: 0,
-            loose: 0,
-            transit: 0,
-            operations: 0,
-            retired: 0,
-            opened: 0,
-            eager: false,
-            forking: 0,
-            moved: 0,
-            purged: 0,
-            softened: 0,
-            refused_moves: 0,
-            gathered: 0,
-            over_budget: 0,
-            refused_growth: 0,
-        };
-        let [bounds, hole] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
-        Self { os, inner: Lock::new(inner), movers: AtomicU32::new(0), bounds, hole, misuse: Misuse::new() }
+    crate::sync::constant! {
+        pub(crate) const fn new(os: O) -> Self {
+            let setup = Setup {
+                page: 4096,
+                huge: Huge::Leave,
+                moves: false,
+                residency: false,
+                soften: false,
+                reserve: 0,
+                growth: Growth::Any,
+                wipes: false,
+            };
+            let inner = Inner {
+                pieces: Pieces::new(),
+                regions: Regions::new(),
+                setup,
+                out: 0,
+                out_max: 0,
+                absent: 0,
+                beside: 0,
+                loose: 0,
+                transit: 0,
+                operations: 0,
+                retired: 0,
+                opened: 0,
+                eager: false,
+                forking: 0,
+                moved: 0,
+                purged: 0,
+                softened: 0,
+                refused_moves: 0,
+                gathered: 0,
+                over_budget: 0,
+                refused_growth: 0,
+            };
+            let bounds = [AtomicUsize::new(0), AtomicUsize::new(0)];
+            let hole = [AtomicUsize::new(0), AtomicUsize::new(0)];
+            Self { os, inner: Lock::new(inner), movers: AtomicU32::new(0), bounds, hole, misuse: Misuse::new() }
+        }
     }
 
     /// What is kept in checked mode.
@@ -428,6 +431,12 @@ impl<O: Os> PageHeap<O> {
             dirty: inner.dirty(),
             stranded: inner.pieces.stranded(State::Dirty),
         }
+    }
+
+    /// Bytes handed out, less what is expected to stay untouched.
+    pub(crate) fn out_presumed_resident(&self) -> usize {
+        let inner = self.inner.lock(&self.os);
+        inner.out.saturating_sub(inner.absent)
     }
 
     /// Begins a new window: the highest level is the present one.

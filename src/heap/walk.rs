@@ -82,6 +82,14 @@ impl<O: Os> PageHeap<O> {
         self.reenter().pieces.walk(seen);
     }
 
+    /// Whether a range ends where its region does, and another one begins.
+    #[cfg(test)]
+    pub(crate) fn is_last_of_region(&self, span: Span) -> bool {
+        let inner = self.reenter();
+        inner.regions.of(span.start).span.end() == span.end()
+            && inner.regions.all().iter().any(|r| r.span.start == span.end())
+    }
+
     /// How many regions of each kind there are: reserved, plain.
     pub(crate) fn regions(&self) -> (usize, usize) {
         let inner = self.reenter();

@@ -15,7 +15,7 @@ mod hooks;
 mod memory;
 mod plan;
 mod space;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 use std::ops::Range;
@@ -56,6 +56,8 @@ struct State {
     strain: Strain,
     environment: Vec<u8>,
     said: Vec<String>,
+    /// The name of the one file, and what is in it.
+    file: (String, Vec<u8>),
     vmas_max: usize,
     mapped_max: usize,
     /// Refuses to move a source of several VMAs, as kernels before 6.17 do.
@@ -107,6 +109,7 @@ impl Fake {
             strain: Strain::default(),
             environment: Vec::new(),
             said: Vec::new(),
+            file: Default::default(),
             vmas_max: 65_530,
             mapped_max: usize::MAX,
             one_vma_moves: false,

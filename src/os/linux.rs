@@ -12,9 +12,12 @@ mod files;
 mod hooks;
 mod host;
 mod limits;
+mod output;
 mod path;
 mod probe;
 mod room;
+#[cfg(not(all(test, loom)))]
+mod signals;
 mod smaps;
 mod strain;
 pub(super) mod sys;
@@ -22,14 +25,16 @@ mod text;
 mod usage;
 mod vma;
 
-pub(crate) use hooks::{at_fork, keep_small_top, start_thread};
+pub(crate) use hooks::{at_exit, at_fork, keep_small_top, start_thread};
 pub(crate) use limits::{Limit, overcommit_mode};
+#[cfg(not(all(test, loom)))]
+pub(crate) use signals::{INTERRUPT, at_signals};
 pub(crate) use smaps::mappings;
-pub(crate) use usage::Usage;
+pub(crate) use usage::{Usage, fault_costs};
 
 use sys::{KeepErrno, errno, outcome, ptr};
 
-use super::{Facts, Huge, Os, Outcome, Room, Strain};
+use super::{Facts, Huge, Os, Outcome, Output, Room, Strain};
 use crate::error::Errno;
 use crate::sync::process::{AtomicBool, Ordering};
 use crate::sync::{Park, atomic::AtomicU32};
@@ -340,6 +345,23 @@ impl Os for Linux {
     fn resident_in_all(&self) -> Option<usize> {
         let _keep = KeepErrno::new();
         InUse::Resident.bytes()
+    }
+
+    fn process(&self) -> u32 {
+        // SAFETY: getpid reads and writes no memory.
+        unsafe { libc::getpid() }.cast_unsigned()
+    }
+
+    fn faults(&self) -> u64 {
+        Usage::now().minor
+    }
+
+    fn create(&self, path: &core::ffi::CStr) -> Result<Output, Errno> {
+        output::create(path)
+    }
+
+    fn write_at(&self, file: &Output, at: u64, address: usize, len: usize) -> Outcome {
+        output::write_at(file, at, address, len)
     }
 
     fn now(&self) -> u64 {

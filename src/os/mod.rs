@@ -8,11 +8,13 @@
 //! said otherwise; what a call promises about zero-ness holds for every kernel, whatever it lacks.
 //! Never here: policy. Nothing in this layer decides whether a call is worth making.
 
+use core::ffi::CStr;
+
 use crate::error::Errno;
 use crate::sync::{Park, atomic::AtomicU32};
 
 mod bytes;
-#[cfg(any(proof, all(test, not(loom))))]
+#[cfg(any(test, proof))]
 pub(crate) mod fake;
 pub(crate) mod fork;
 mod linux;
@@ -20,9 +22,11 @@ mod obstacle;
 pub(crate) mod private;
 mod settings;
 
+#[cfg(not(all(test, loom)))]
+pub(crate) use linux::{INTERRUPT, at_signals};
 pub(crate) use linux::{
-    InUse, Limit, Linux, Usage, at_fork, die, huge_page_bytes, keep_small_top, mappings, overcommit_mode,
-    start_thread,
+    InUse, Limit, Linux, Usage, at_exit, at_fork, die, fault_costs, huge_page_bytes, keep_small_top,
+    mappings, overcommit_mode, start_thread,
 };
 pub(crate) use obstacle::{Asked, refused, why_not_mapped};
 #[cfg(test)]
@@ -37,6 +41,17 @@ pub(crate) const CHUNK: usize = 2 << 20;
 
 /// What became of a call.
 pub(crate) type Outcome = Result<(), Errno>;
+
+/// A file that was opened for writing: its descriptor, and which file that was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Output {
+    pub(crate) descriptor: i32,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
+/// What [`Os::create`] answers where another process is writing the file (`EBUSY`).
+pub(crate) const BUSY: Errno = Errno(16);
 
 /// What huge-page advice a mapping gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,6 +235,20 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     fn resident_in_all(&self) -> Option<usize> {
         None
     }
+
+    /// The number of this process.
+    fn process(&self) -> u32;
+
+    /// Page faults of this process so far that no device was waited for. A microsecond.
+    fn faults(&self) -> u64;
+
+    /// Opens a regular file for writing, made where it is missing, and empties it; [`BUSY`] if another process is
+    /// writing it so. It is never closed.
+    fn create(&self, path: &CStr) -> Result<Output, Errno>;
+
+    /// Writes `len` readable bytes at `address` into a file, from its byte `at` on. An error means that some of it may
+    /// be there, or that the descriptor is another file's by now, which nothing was written to.
+    fn write_at(&self, file: &Output, at: u64, address: usize, len: usize) -> Outcome;
 
     /// Nanoseconds of a clock that never goes back.
     fn now(&self) -> u64;

@@ -28,6 +28,22 @@ pub(super) enum Row {
 }
 
 impl Stats {
+    /// The lines of the table that say something, for a page on which there is little room.
+    pub(crate) fn lines_in_use(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for row in self.rows(self.footprint()) {
+            match row {
+                Row::Heading(name) => lines.push(name.to_owned()),
+                Row::Line(_, _, Value::Count(0) | Value::Bytes(0) | Value::Unknown) => {}
+                Row::Line(_, name, value) => lines.push(format!("  {name:<34}{:>16}", value.to_string())),
+            }
+        }
+        // A heading with nothing below it.
+        let is_bare =
+            |i: usize| !lines[i].starts_with(' ') && lines.get(i + 1).is_none_or(|l| !l.starts_with(' '));
+        (0..lines.len()).filter(|&i| !is_bare(i)).map(|i| lines[i].clone()).collect()
+    }
+
     /// All numbers. Those of `footprint` are unknown without it.
     pub(super) fn rows(&self, footprint: Option<Footprint>) -> Vec<Row> {
         let mut rows = Vec::with_capacity(64);

@@ -52,14 +52,10 @@ pub(crate) type Latch<T> = Lock<T, Nap>;
 unsafe impl<T: Send, M: Manner> Sync for Lock<T, M> {}
 
 impl<T, M: Manner> Lock<T, M> {
-    #[cfg(not(all(test, loom)))]
-    pub(crate) const fn new(data: T) -> Self {
-        Self { word: AtomicU32::new(FREE), manner: PhantomData, data: cell::Cell::new(data) }
-    }
-
-    #[cfg(all(test, loom))]
-    pub(crate) fn new(data: T) -> Self {
-        Self { word: AtomicU32::new(FREE), manner: PhantomData, data: cell::Cell::new(data) }
+    super::constant! {
+        pub(crate) const fn new(data: T) -> Self {
+            Self { word: AtomicU32::new(FREE), manner: PhantomData, data: cell::Cell::new(data) }
+        }
     }
 
     /// Takes the lock, waiting as long as it is held.
@@ -101,7 +97,6 @@ impl<T, M: Manner> Lock<T, M> {
     /// # Safety
     /// The guard was forgotten by this thread, or in a forked child by the thread that it is a copy of, and nobody
     /// has freed the lock since. No reference got through that guard is used any more.
-    #[cfg_attr(all(test, loom), expect(dead_code, reason = "loom has no fork"))]
     pub(crate) unsafe fn unlock_forgotten<P: Park>(&self, park: &P) {
         self.data.forget_access();
         self.unlock(park);

@@ -93,7 +93,7 @@ pub(crate) fn in_both_modes(test: &str, body: impl Fn()) {
 }
 
 impl Ended {
-    /// Asserts that the child ended well, and passes on what it said that it skipped.
+    /// Asserts that the child ended well, and passes on what it said that it skipped or counted.
     pub(crate) fn assert_well(&self) {
         let said = String::from_utf8_lossy(&self.output.stderr);
         assert!(
@@ -103,7 +103,8 @@ impl Ended {
             self.output.status.signal(),
             String::from_utf8_lossy(&self.output.stdout),
         );
-        for line in said.lines().filter(|line| line.starts_with("skipped: ")) {
+        let passed_on = |line: &&str| line.starts_with("skipped: ") || line.starts_with("counted: ");
+        for line in said.lines().filter(passed_on) {
             let _ = writeln!(std::io::stderr(), "{line}");
         }
     }
@@ -127,6 +128,11 @@ pub(crate) fn tell(name: &str, number: u64) {
 /// counting these lines.
 pub(crate) fn skip(test: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
+}
+
+/// Says how much was done, for a record of it.
+pub(crate) fn count(what: &str, how_many: usize) {
+    let _ = writeln!(std::io::stderr(), "counted: {how_many} {what}");
 }
 
 /// How many times a soak is to be longer than usual: `ZK_NALLOC_TEST_TIMES`.

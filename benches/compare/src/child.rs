@@ -3,16 +3,17 @@
 //! Invariant: everything is measured and kept in plain arrays made before the first round, so that reporting does
 //! not allocate between rounds.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use prove_harness::usage::peak_resident_bytes;
 use prove_harness::{Error, finish, parse};
 
-use crate::patterns;
 use crate::record::{Outcome, Round};
 use crate::scale::{GIB, Scale};
 use crate::watch::Watch;
+use crate::{patterns, replay};
 
 /// What an allocator wants done around the rounds.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +40,11 @@ const ROUNDS_MIN: u32 = 3;
 
 #[derive(Parser, Debug)]
 struct Arguments {
-    #[arg(long)]
-    pattern: String,
+    #[arg(long, required_unless_present = "replay")]
+    pattern: Option<String>,
+    /// Replay this trace instead
+    #[arg(long, conflicts_with = "pattern")]
+    replay: Option<PathBuf>,
     #[arg(long)]
     threads: usize,
     #[arg(long)]
@@ -64,8 +68,11 @@ fn run(arguments: &Arguments, hooks: &Hooks) -> Result<(), Error> {
         .num_threads(arguments.threads)
         .build_global()
         .map_err(|cause| Error::doing("starting the worker threads", cause))?;
+    if let Some(file) = &arguments.replay {
+        return replay::serve(file, hooks);
+    }
     let all = patterns::all();
-    let pattern = all.iter().find(|pattern| pattern.name == arguments.pattern);
+    let pattern = all.iter().find(|pattern| Some(&pattern.name) == arguments.pattern.as_ref());
     let pattern = pattern.ok_or_else(|| Error::new(format!("no pattern {:?}", arguments.pattern)))?;
     // What others use is not ours to fill. Where the kernel does not tell, be modest.
     let memory = bytes_in("/proc/meminfo", "MemAvailable:").and_then(|bytes| usize::try_from(bytes).ok());

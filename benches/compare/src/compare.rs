@@ -91,7 +91,7 @@ pub fn compare(patterns: &[Pattern], peers: &[&'static Peer], settings: Settings
 }
 
 /// The allocators in the order of this turn.
-fn order(peers: &[&'static Peer], turn: u32) -> Vec<&'static Peer> {
+pub(crate) fn order(peers: &[&'static Peer], turn: u32) -> Vec<&'static Peer> {
     let mut peers = peers.to_vec();
     if turn % 2 == 1 {
         peers.reverse();

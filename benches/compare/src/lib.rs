@@ -20,6 +20,7 @@ pub mod plots;
 pub mod progress;
 pub mod provers;
 pub mod record;
+pub mod replay;
 pub mod report;
 pub mod scale;
 pub mod summary;

@@ -14,7 +14,7 @@ use zk_compare::patterns::Pattern;
 use zk_compare::peers::Peer;
 use zk_compare::provers::{self, Statement};
 use zk_compare::record::Record;
-use zk_compare::{arenas, patterns, peers, report, tables};
+use zk_compare::{arenas, patterns, peers, replay, report, tables};
 
 /// Runs every allocation pattern under every allocator, each in a process of its own.
 #[derive(Parser, Debug)]
@@ -43,6 +43,12 @@ enum Task {
         #[command(flatten)]
         settings: prove_harness::Settings,
     },
+    /// Take and free the blocks of a trace (`ZK_NALLOC_TRACE`) again, in its order, under every allocator; the filters stand
+    /// before this word
+    Replay {
+        /// The trace, packed or not
+        trace: PathBuf,
+    },
     /// Write the tables and plots of a record into the document
     Report {
         /// The folder of the record, of `benches/record` [default: the latest there]
@@ -52,7 +58,7 @@ enum Task {
 
 #[derive(Args, Debug)]
 struct Run {
-    /// Only patterns whose name contains one of these
+    /// Only patterns whose name contains one of these, or is one that stands behind a `=`
     #[arg(long, value_delimiter = ',')]
     pattern: Vec<String>,
     /// Only these allocators
@@ -87,6 +93,9 @@ fn main() -> ExitCode {
         Some(Task::Provers { statement, rows, settings }) => {
             provers::compare(statement, &rows, &chosen_peers(&arguments.run), &settings)
         }
+        Some(Task::Replay { trace }) => {
+            replay::compare(&trace, &chosen_peers(&arguments.run), settings(&arguments.run))
+        }
         Some(Task::Report { record }) => report(record),
         None if arguments.run.list => list(),
         None => run(&arguments.run),
@@ -116,9 +125,14 @@ struct Chosen {
     settings: Settings,
 }
 
+/// Whether a pattern's name contains `part`, or is what stands in it behind a `=`.
+fn is_meant(name: &str, part: &str) -> bool {
+    part.strip_prefix('=').map_or_else(|| name.contains(part), |whole| name == whole)
+}
+
 fn chosen(options: &Run) -> Result<Chosen, Error> {
     let wanted =
-        |name: &str| options.pattern.is_empty() || options.pattern.iter().any(|part| name.contains(part));
+        |name: &str| options.pattern.is_empty() || options.pattern.iter().any(|part| is_meant(name, part));
     let mut patterns = patterns::all();
     patterns.retain(|pattern| wanted(&pattern.name));
     // Arenas have no global allocator to choose: whoever chooses one means the patterns, unless both are named.
@@ -129,10 +143,13 @@ fn chosen(options: &Run) -> Result<Chosen, Error> {
     }
     // Nothing is built for nothing.
     let peers = if patterns.is_empty() { Vec::new() } else { chosen_peers(options) };
+    Ok(Chosen { patterns, arenas, peers, settings: settings(options) })
+}
+
+fn settings(options: &Run) -> Settings {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.map_or(cpus, usize::from);
-    let settings = Settings { turns: options.turns, threads, quick: options.quick, stats: options.stats };
-    Ok(Chosen { patterns, arenas, peers, settings })
+    Settings { turns: options.turns, threads, quick: options.quick, stats: options.stats }
 }
 
 fn chosen_peers(options: &Run) -> Vec<&'static Peer> {
@@ -221,7 +238,13 @@ const fn civil(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::civil;
+    use super::{civil, is_meant};
+
+    #[test]
+    fn a_pattern_is_meant_by_a_part_of_its_name_or_by_all_of_it() {
+        assert!(is_meant("load-fill/1M", "fill/1M") && !is_meant("load-fill/1M", "=fill/1M"));
+        assert!(is_meant("fill/1M", "=fill/1M"));
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {

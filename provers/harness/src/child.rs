@@ -13,6 +13,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Instant;
 
+use zk_nalloc::phase_named;
+
 use crate::allocator::{Choice, VARIABLE};
 use crate::cli::Settings;
 use crate::error::Error;
@@ -55,7 +57,7 @@ pub fn serve<P: Prover>(
         .num_threads(settings.threads())
         .build_global()
         .map_err(|cause| Error::doing("starting the worker threads", cause))?;
-    let prover = prepare();
+    let prover = phase_named("prepare", prepare);
     if choice == Choice::NAlloc && settings.prefault > 0 {
         let bytes = zk_nalloc::prefault(settings.prefault << 20);
         eprintln!("faulted in before the first proof: {} MiB", bytes >> 20);
@@ -90,11 +92,12 @@ fn become_child(choice: Choice) -> Result<(), Error> {
 fn one_round<P: Prover>(prover: &P, round: u32) -> Result<Round, Error> {
     let before = Usage::now();
     let start = Instant::now();
-    let proof = black_box(made(prover)?);
+    let name = if round == 0 { "prove, cold" } else { "prove, warm" };
+    let proof = black_box(phase_named(name, || made(prover))?);
     let seconds = start.elapsed().as_secs_f64();
     let spent = Usage::now().since(before);
     let start = Instant::now();
-    prover.verify(&proof)?;
+    phase_named("verify", || prover.verify(&proof))?;
     Ok(Round {
         round,
         seconds,

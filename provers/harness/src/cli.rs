@@ -40,6 +40,14 @@ pub struct Settings {
     #[arg(long, value_name = "MIB", default_value_t = 0)]
     pub prefault: usize,
 
+    /// Print NAlloc's report on standard error at the end of each of its processes: what memory cost, and what to do
+    #[arg(long)]
+    pub report: bool,
+
+    /// Record what each of NAlloc's processes does with large blocks, in a file of this folder, for `zk-nalloc-trace`
+    #[arg(long, value_name = "FOLDER")]
+    pub trace: Option<PathBuf>,
+
     /// Print NAlloc's own counters on standard error at the end of each of its processes
     #[arg(long)]
     pub stats: bool,

@@ -70,16 +70,26 @@ pub fn compare_all(
         fs::File::create(path).map_err(|cause| Error::doing(format!("creating {}", path.display()), cause))
     });
     let file = file.transpose()?;
+    if let Some(folder) = &settings.trace {
+        fs::create_dir_all(folder)
+            .map_err(|cause| Error::doing(format!("making {}", folder.display()), cause))?;
+    }
     let machine = Machine::here();
     let processes = tasks.len() * contenders.len() * settings.turns as usize;
     let progress = Progress::new(processes as u64 * u64::from(settings.rounds), settings);
     let mut runs = Vec::with_capacity(processes);
     let mut failed = Vec::new();
+    let mut traces = Vec::new();
     for task in tasks {
         for turn in 0..settings.turns {
             for contender in order(contenders, turn) {
                 match run(task, contender, turn, settings, &progress) {
-                    Ok(run) => runs.push(run),
+                    Ok(run) => {
+                        if let Some(trace) = trace_of(task, contender, turn, settings) {
+                            traces.push(trace);
+                        }
+                        runs.push(run);
+                    }
                     Err(error) => {
                         progress.say(&format!("failed: {error}"));
                         failed.push(error);
@@ -92,6 +102,9 @@ pub fn compare_all(
     let record = Record { machine, threads: settings.threads(), runs };
     println!("{}", table::render(&record.runs));
     println!("{}", table::caption(&record, settings.rounds));
+    for trace in traces {
+        println!("a picture: cargo run --release -p zk-nalloc-trace -- picture {}", trace.display());
+    }
     if let Some(file) = file {
         serde_json::to_writer_pretty(file, &record)
             .map_err(|cause| Error::doing("writing the record", cause))?;
@@ -116,7 +129,7 @@ fn run(
     progress: &Progress,
 ) -> Result<Run, Error> {
     progress.starts(&task.statement, &contender.name, turn);
-    let mut child = start(task, contender, settings)?;
+    let mut child = start(task, contender, turn, settings)?;
     let heard = listen(&mut child, progress);
     if heard.is_err() {
         // A child that talks nonsense must not outlive us; one that has already ended refuses, which is as well.
@@ -133,7 +146,14 @@ fn run(
     Ok(run)
 }
 
-fn start(task: &Task, contender: &Contender, settings: &Settings) -> Result<Child, Error> {
+/// Where a process of `NAlloc` records what it does, if it is to.
+fn trace_of(task: &Task, contender: &Contender, turn: u32, settings: &Settings) -> Option<PathBuf> {
+    let folder = settings.trace.as_ref().filter(|_| contender.choice == Choice::NAlloc.name())?;
+    let statement = task.statement.replace(' ', "-").replace('^', "");
+    Some(folder.join(format!("{statement}-{turn}.trace")))
+}
+
+fn start(task: &Task, contender: &Contender, turn: u32, settings: &Settings) -> Result<Child, Error> {
     let mut command = Command::new(&contender.program);
     command
         .args(&task.arguments)
@@ -145,6 +165,12 @@ fn start(task: &Task, contender: &Contender, settings: &Settings) -> Result<Chil
     }
     if settings.prefault > 0 {
         command.args(["--prefault", &settings.prefault.to_string()]);
+    }
+    if settings.report {
+        command.env("ZK_NALLOC_REPORT", "1");
+    }
+    if let Some(trace) = trace_of(task, contender, turn, settings) {
+        command.env("ZK_NALLOC_TRACE", trace);
     }
     command
         .env(VARIABLE, &contender.choice)

@@ -2,6 +2,8 @@
 //! fails. Nothing may be lost or handed out twice, contents stay, mappings of others stay untouched, and once the
 //! kernel is willing again everything is as good as new.
 
+use std::io::Write;
+
 use super::draw::{MOVES, drawn};
 use super::model::Model;
 use super::ops::{Drive, Op, drive, finish};
@@ -85,13 +87,14 @@ impl Load {
         let quiet = self.run(&prepare);
         assert_eq!(quiet.refused, 0, "memory is not short");
         let calls = call.map_or(quiet.calls.iter().sum(), |call| quiet.calls(call));
-        let mut failed = 0;
+        let (mut failed, mut swept) = (0, 0);
         for n in 1..=calls {
             let Outcome { failed: now, refused, .. } = self.run(|os| {
                 prepare(os);
                 os.fail(call, When::Nth(n), libc::ENOMEM);
             });
             failed += now - quiet.failed.min(now);
+            swept += 1;
             // The shards, without which nothing can be served; whoever asks again is.
             let shards = matches!(call, None | Some(Call::Map)) && n == 1;
             assert!(
@@ -99,6 +102,11 @@ impl Load {
                 "{call:?} failed once, the {n}-th, and {refused} were refused"
             );
         }
+        // Past the harness, which would keep it: a record is made of these lines.
+        let _ = writeln!(
+            std::io::stderr(),
+            "counted: {swept} loads in which one {call:?} failed, each n of {calls}"
+        );
         failed
     }
 }

@@ -188,7 +188,7 @@ pub(super) fn one<O: Hooks>(model: &Model<O>, op: Op, blocks: &mut Vec<Live>, li
             model.cache.before_fork();
             model.cache.after_fork_in_child();
         }
-        Op::As { shard } => SHARD.set(shard + 1),
+        Op::As { shard } => SHARD.with(|mine| mine.set(shard + 1)),
         Op::Keep => drop(model.cache.keep_once(&mut model.watch())),
         _ => {
             if let Some(os) = model.os().fake() {

@@ -150,23 +150,77 @@ fn a_block_in_a_hole_of_the_small_pages_was_taken_for_one_of_them() {
     os.fail(Call::Plug, When::From(1), libc::EEXIST);
     os.fail_remaps_by(RemapFailure::Unmaps);
     model.free(block);
-    for _ in 0..3 {
-        model.cache.release();
-    }
+    model.cache.thin.release();
     let holes = os.retired();
     os.fail_no_more();
     os.fail(Call::Reserve, When::From(1), libc::ENOMEM);
     let thin_hole = |p: usize| holes.iter().any(|hole| hole.contains(&p));
-    assert!(
-        holes.iter().any(|hole| model.cache.thin.books().retired > 0 && hole.start > 0),
-        "lost of the small pages"
-    );
-    while os.map_foreign(None, 64 * MIB).is_some_and(|at| !thin_hole(at)) {}
+    assert!(model.cache.thin.books().retired > 0, "lost of the small pages");
+    // Others take all that lies lower, and the hole's beginning.
+    while os.map_foreign(None, 2 * MIB).is_some_and(|at| !thin_hole(at)) {}
     let mut blocks = Vec::new();
     while blocks.last().is_none_or(|last: &Live| !thin_hole(last.p)) {
         one(&model, allocate(12 * MIB, 8, false), &mut blocks, 1 << 30, 0);
         assert!(blocks.len() < 60, "the hole is used at last");
     }
+    model.audit(true);
+    finish(&model, blocks, true);
+}
+
+#[test]
+fn a_hot_run_went_on_into_the_next_mapping_and_a_block_lay_in_both() {
+    let os = fake_in_short(2 << 30, 0);
+    let model = Model::new(os, 4 << 30, Config::new());
+    let pages = |len| Layout::from_size_align(len, 4 * KIB).unwrap();
+    let mut blocks: Vec<_> = (0..16).filter_map(|_| model.allocate(pages(8 * MIB), false, 1)).collect();
+    blocks.sort_by_key(|block| block.p);
+    assert_eq!(model.cache.heap.regions(), (0, 4));
+    // Free are the end of one mapping and the beginning of the next, which is where it ends.
+    let end = blocks.iter().position(|b| model.cache.heap.is_last_of_region(b.block())).unwrap();
+    for live in blocks.drain(end..end + 2) {
+        model.free(live);
+    }
+    for _ in 0..16 {
+        blocks.extend(model.allocate(layout(MIB - 64), false, 1));
+        model.audit(true);
+    }
+    finish(&model, blocks, true);
+}
+
+/// A block of 70 MiB that was moved to a hundred and something, and what lies behind where it was.
+fn moved_once(os: &Fake) -> (Model<Fake>, Vec<Live>) {
+    let model = Model::new(os.clone(), 1 << 30, Config::new());
+    let ops = [
+        allocate(70 * MIB + 300 * KIB, 8, false),
+        allocate(3 * MIB, 8, false),
+        Op::ResizeLast { back: 1, size: 100 * MIB + 300 * KIB },
+    ];
+    let blocks = drive(&model, &ops, QUIET);
+    assert_eq!(model.cache.snapshot().grown_by_moving, 1);
+    (model, blocks)
+}
+
+#[test]
+fn the_ends_of_a_block_that_moved_away_are_not_zero() {
+    let os = fake_in_short(4 << 30, 0);
+    let (model, blocks) = moved_once(&os);
+    // What is booked as zero is looked at.
+    model.audit(true);
+    finish(&model, blocks, true);
+}
+
+#[test]
+fn what_has_moved_is_copied_home_when_the_rest_cannot_follow() {
+    let os = fake_in_short(4 << 30, 0);
+    let (model, mut blocks) = moved_once(&os);
+    let grown = blocks.iter().position(|b| b.layout.size() > 99 * MIB).unwrap();
+    // What lies behind it cannot be opened, so that it has to move, in two parts: it lies in two VMAs now.
+    os.fail(Call::Open, When::Nth(1), libc::ENOMEM);
+    os.fail(Call::Open, When::Nth(2), libc::ENOMEM);
+    os.fail(Call::Move, When::Nth(2), libc::ENOMEM);
+    os.fail_moves_by(MoveFailure::LetsForeignIn);
+    one(&model, Op::Resize { which: grown, size: 160 * MIB }, &mut blocks, 1 << 30, 0);
+    assert_eq!((os.calls_failed(), os.retired().len()), (3, 1), "the second part was refused");
     model.audit(true);
     finish(&model, blocks, true);
 }

@@ -53,7 +53,7 @@ fn part<O: Hooks>(model: &Model<O>, seed: u64, table: &Mutex<Vec<Live>>) -> u64 
         }
         match op {
             // That many at once would be nothing but that.
-            Op::Release | Op::Soften | Op::Fork if !seed.is_multiple_of(8) => {}
+            Op::Release | Op::Soften | Op::Fork if !seed.is_multiple_of(64) => {}
             // A child has one thread.
             Op::ForkChild => {}
             _ => one(model, op, &mut blocks, LIVE_MAX, seed),

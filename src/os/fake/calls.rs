@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::space::{Access, Attributes};
 use super::{Call, Fake, PurgeFailure, violation};
 use crate::error::Errno;
-use crate::os::{CHUNK, Facts, GRANULE, Huge, Linux, Os, Outcome, Room, Strain};
+use crate::os::{CHUNK, Facts, GRANULE, Huge, Linux, Os, Outcome, Output, Room, Strain};
 use crate::sync::{Park, atomic::AtomicU32};
 
 const fn is_open(a: &Attributes) -> bool {
@@ -22,17 +22,26 @@ fn is_any(_: &Attributes) -> bool {
 
 impl Park for Fake {
     fn nap(&self) {
+        #[cfg(not(all(test, loom)))]
         std::thread::yield_now();
+        #[cfg(all(test, loom))]
+        loom::thread::yield_now();
     }
 
     fn wait(&self, word: &AtomicU32, expected: u32) {
         let _ = self.state().plans.begin(Call::Wait);
+        // Under loom no thread sleeps in the kernel: waking for no reason is allowed.
+        if cfg!(all(test, loom)) {
+            return self.nap();
+        }
         Linux.wait(word, expected);
     }
 
     fn wake_one(&self, word: &AtomicU32) {
         let _ = self.state().plans.begin(Call::Wake);
-        Linux.wake_one(word);
+        if !cfg!(all(test, loom)) {
+            Linux.wake_one(word);
+        }
     }
 }
 
@@ -246,6 +255,36 @@ impl Os for Fake {
         let beside = state.beside?;
         drop(state);
         Some(beside + self.resident_bytes())
+    }
+
+    fn process(&self) -> u32 {
+        4021
+    }
+
+    fn faults(&self) -> u64 {
+        0
+    }
+
+    fn create(&self, path: &std::ffi::CStr) -> Result<Output, Errno> {
+        let mut state = self.state();
+        if let Some(errno) = state.plans.begin(Call::Create) {
+            return Err(errno);
+        }
+        state.file = (path.to_str().expect("a test's path is text").to_owned(), Vec::new());
+        Ok(Output { descriptor: 3, device: 1, inode: 2 })
+    }
+
+    fn write_at(&self, file: &Output, at: u64, address: usize, len: usize) -> Outcome {
+        assert_eq!(file.descriptor, 3, "the one file");
+        let mut state = self.state();
+        if let Some(errno) = state.plans.begin(Call::Write) {
+            return Err(errno);
+        }
+        let at = usize::try_from(at).expect("a short file");
+        let bytes = &mut state.file.1;
+        bytes.resize(bytes.len().max(at + len), 0);
+        bytes[at..at + len].copy_from_slice(&super::memory::bytes(address, len));
+        Ok(())
     }
 
     fn now(&self) -> u64 {

@@ -94,6 +94,11 @@ impl Fake {
         self.0.clock.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
+    /// The name of the file that was opened, and what is in it.
+    pub(crate) fn file(&self) -> (String, Vec<u8>) {
+        self.state().file.clone()
+    }
+
     /// The lines written to standard error so far; forgets them.
     pub(crate) fn said(&self) -> Vec<String> {
         std::mem::take(&mut self.state().said)

@@ -263,6 +263,12 @@ impl Memory {
     }
 }
 
+/// What lies at an address, anywhere.
+pub(super) fn bytes(address: usize, len: usize) -> Vec<u8> {
+    // SAFETY: whoever passes a range to a call of `Os` holds it (O2).
+    unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), len) }.to_vec()
+}
+
 fn host_page() -> usize {
     if cfg!(miri) {
         return GRANULE;

@@ -17,6 +17,8 @@ pub(crate) enum Call {
     Plug,
     Advise,
     Resident,
+    Create,
+    Write,
     /// From here on: never made to fail, since they have no way to say so.
     VmaEnd,
     Room,
@@ -28,7 +30,7 @@ pub(crate) enum Call {
 const KINDS: usize = Call::Wake as usize + 1;
 
 impl Call {
-    /// Every call that can be made to fail.
+    /// Every call about memory that can be made to fail.
     pub(crate) const FAILING: [Self; 12] = [
         Self::Reserve,
         Self::Map,

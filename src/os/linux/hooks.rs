@@ -90,3 +90,15 @@ extern "C" fn named(run: *mut c_void) -> *mut c_void {
     let run: extern "C" fn(*mut c_void) -> *mut c_void = unsafe { core::mem::transmute(run) };
     run(core::ptr::null_mut())
 }
+
+/// Calls `then` when the process ends by `exit` or by returning from `main`, after what was registered later.
+///
+/// libc may keep the list with its own `malloc`, and holds no lock while it calls what is on it.
+pub(crate) fn at_exit(then: extern "C" fn()) -> Outcome {
+    let _keep = KeepErrno::new();
+    // SAFETY: the function lives as long as the process and does not unwind: that aborts in an `extern "C" fn`.
+    match unsafe { libc::atexit(then) } {
+        0 => Ok(()),
+        _ => Err(Errno(libc::ENOMEM)),
+    }
+}

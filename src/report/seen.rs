@@ -1,0 +1,117 @@
+//! Gathering what is known of the process: the one place of the report that asks anybody.
+
+use std::fs;
+
+use super::advice::{Huge, Moves, Seen};
+use crate::global::ENGINE;
+use crate::os::{self, Facts, HugeMode, Linux, Os, Usage};
+use crate::stats::{Footprint, Sizes, Stats};
+use crate::{Phases, phases};
+
+/// From this size on the C library's allocator maps each block and unmaps it, whatever it has learned: `M_MMAP_THRESHOLD` of
+/// glibc rises to it at most, and no arena of its threads holds one. What is below may fault there, or not.
+const SURE: usize = 32 << 20;
+
+/// All that a page is made of.
+pub(super) struct Report {
+    pub(super) program: String,
+    pub(super) process: u32,
+    /// Since the process was started, in seconds.
+    pub(super) wall: Option<f64>,
+    pub(super) usage: Usage,
+    pub(super) facts: Facts,
+    pub(super) costs: [u64; 2],
+    pub(super) footprint: Option<Footprint>,
+    pub(super) stats: Stats,
+    pub(super) sizes: Sizes,
+    pub(super) phases: Phases,
+    pub(super) seen: Seen,
+}
+
+/// Looks at everything.
+pub(super) fn now() -> Report {
+    // Before all else, which takes time and faults itself.
+    let usage = Usage::now();
+    let stats = crate::stats();
+    let wall = wall();
+    let (sizes, footprint) = (stats.sizes(), stats.footprint());
+    let facts = Linux.facts();
+    let costs = os::fault_costs();
+    let seen = seen(&usage, &stats, &sizes, footprint, &facts, costs);
+    let program = fs::read_to_string("/proc/self/comm").unwrap_or_default().trim().to_owned();
+    let process = std::process::id();
+    Report { program, process, wall, usage, facts, costs, footprint, stats, sizes, phases: phases(), seen }
+}
+
+/// Seconds since the process was started, to a hundredth.
+fn wall() -> Option<f64> {
+    /// `USER_HZ`, in which the kernel tells times to programs, on every architecture that we compile for.
+    const TICKS: f64 = 100.0;
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    // The name in the second field may have blanks and parentheses in it.
+    let started: f64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
+    let uptime: f64 = fs::read_to_string("/proc/uptime").ok()?.split_whitespace().next()?.parse().ok()?;
+    Some((uptime - started / TICKS).max(0.0))
+}
+
+fn seen(
+    usage: &Usage,
+    stats: &Stats,
+    sizes: &Sizes,
+    footprint: Option<Footprint>,
+    facts: &Facts,
+    costs: [u64; 2],
+) -> Seen {
+    let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+    let huge = huge(footprint, facts);
+    let is_huge = matches!(huge, Huge::Share(Some(share)) if share >= 0.5);
+    let faults = usage.minor + usage.major;
+    // What was handed out untouched, in the pages that it was faulted in by, as far as there were so many faults.
+    let unit = if is_huge { facts.huge_page.max(facts.page) } else { facts.page } as u64;
+    let ours = (stats.fresh_bytes() / unit).min(faults);
+    let [small, large] = costs;
+    let faulting = (faults - ours) * small + ours * if is_huge { large } else { small };
+    let (kernel, faulting) = (seconds(usage.kernel), seconds(faulting));
+    let sure: u64 = sizes.lines().iter().filter(|line| line.from >= SURE).map(|line| line.bytes).sum();
+    let host_unit =
+        if facts.huge_mode == HugeMode::Always { facts.huge_page.max(facts.page) } else { facts.page };
+    let (cost, host_unit) = (if host_unit == facts.page { small } else { large }, host_unit as u64);
+    let room = Linux.room(0);
+    Seen {
+        user: seconds(usage.user),
+        kernel,
+        faulting: faulting.min(kernel),
+        faults,
+        our_faults: ours,
+        fault_cost: seconds(cost),
+        avoided: sure.saturating_sub(stats.fresh_bytes()) / host_unit,
+        allocated: stats.allocated_bytes(),
+        live_max: stats.peak_live_bytes() as u64,
+        fresh: stats.fresh_bytes(),
+        purged: stats.purged_bytes(),
+        copied: stats.copied_bytes(),
+        refused: stats.refused(),
+        over_budget: stats.over_budget(),
+        ceiling: ENGINE.ceiling().map(|bytes| bytes as u64),
+        resident_max: usage.resident_max,
+        limit: room.map(|room| room.limit as u64),
+        huge,
+        moves: match (facts.moves, facts.moves_unsafely) {
+            _ if stats.moved_bytes() > 0 || facts.moves => Moves::Work,
+            (_, true) => Moves::Unsafe,
+            _ => Moves::None,
+        },
+    }
+}
+
+fn huge(footprint: Option<Footprint>, facts: &Facts) -> Huge {
+    /// Less than this, in bytes, lies at the edges of blocks.
+    const ENOUGH: usize = 64 << 20;
+    match facts.huge_mode {
+        _ if os::huge() == os::Huge::Forbid => Huge::OffByUs,
+        HugeMode::Never => Huge::OffOnHost,
+        _ => Huge::Share(
+            footprint.filter(|f| f.resident >= ENOUGH).map(|f| f.huge as f64 / f.resident.max(1) as f64),
+        ),
+    }
+}

@@ -1,0 +1,270 @@
+//! `ZK_NALLOC_REPORT`: a page at the end of a process, however it ends.
+
+#![expect(unsafe_code, reason = "signals, and a child that is forked")]
+
+#[expect(dead_code, reason = "no test uses all that the tests share")]
+mod support;
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use support::{Ended, child};
+use zk_nalloc::{NAlloc, phase_named, report};
+
+#[global_allocator]
+static GLOBAL: NAlloc = NAlloc::new();
+
+const ON: &[(&str, &str)] = &[("ZK_NALLOC_REPORT", "1")];
+
+/// Some rounds of buffers.
+fn work() {
+    for round in 0..10_u8 {
+        phase_named("round", || {
+            let buffers: Vec<Vec<u8>> = (1..6).map(|i| vec![round; i << 23]).collect();
+            assert!(buffers.iter().all(|b| b[77] == round));
+        });
+    }
+}
+
+fn said(ended: &Ended) -> String {
+    String::from_utf8_lossy(&ended.output.stderr).into_owned()
+}
+
+/// Asserts that a page is whole.
+fn assert_page(page: &str, when: &str) {
+    for part in [
+        when,
+        "the process",
+        "page faults",
+        "large requests",
+        "= hits",
+        "largest sizes",
+        "peak by stage",
+        "round",
+        "advice",
+        "1. ",
+    ] {
+        assert!(page.contains(part), "{part:?} is missing:\n{page}");
+    }
+    assert!(page.lines().all(|line| line.chars().count() <= 110), "{page}");
+}
+
+fn scratch(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("zk-nalloc-report-{}-{name}", std::process::id()))
+}
+
+#[test]
+fn a_process_that_exits_reports() {
+    const TEST: &str = "a_process_that_exits_reports";
+    // `child` ends the process by `exit`.
+    if let Some(ended) = child(TEST, "on", ON, work) {
+        ended.assert_well();
+        assert_page(&said(&ended), "at its end");
+    }
+    for off in [&[][..], &[("ZK_NALLOC_REPORT", "0")], &[("ZK_NALLOC_REPORT", "")]] {
+        if let Some(ended) = child(TEST, "off", off, work) {
+            ended.assert_well();
+            assert!(!said(&ended).contains("zk-nalloc"), "{}", said(&ended));
+        }
+    }
+}
+
+#[test]
+fn a_process_that_returns_from_main_reports() {
+    const RETURNS: &str = "ZK_NALLOC_TEST_RETURNS";
+    if std::env::var_os(RETURNS).is_some() {
+        // The harness returns from its `main` when this has.
+        return work();
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_process_that_returns_from_main_reports", "--nocapture", "--test-threads=1"])
+        .env(RETURNS, "1")
+        .env("ZK_NALLOC_REPORT", "1")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    assert_page(&String::from_utf8_lossy(&output.stderr), "at its end");
+}
+
+#[test]
+fn into_a_file_with_the_number_of_the_process() {
+    const TEST: &str = "into_a_file_with_the_number_of_the_process";
+    let folder = scratch("files");
+    fs::create_dir_all(&folder).unwrap();
+    let path =
+        folder.join("a long name, longer than what other variables keep of theirs, with blanks %% %p.txt");
+    let ended = child(TEST, "child", &[("ZK_NALLOC_REPORT", path.to_str().unwrap())], work);
+    if let Some(ended) = ended {
+        ended.assert_well();
+        assert!(!said(&ended).contains("zk-nalloc"), "{}", said(&ended));
+        let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let name = files[0].file_name().unwrap().to_str().unwrap().to_owned();
+        assert!(files.len() == 1 && name.contains("with blanks % ") && !name.contains("%p"), "{files:?}");
+        assert_page(&fs::read_to_string(&files[0]).unwrap(), "at its end");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
+
+#[test]
+fn what_cannot_be_read_or_written_is_one_line() {
+    const TEST: &str = "what_cannot_be_read_or_written_is_one_line";
+    for (label, environment, line, page) in [
+        (
+            "unclear",
+            &[("ZK_NALLOC_REPORT", "yes\u{1b}[31m")][..],
+            "zk-nalloc: ZK_NALLOC_REPORT=\"yes?[31m\" is none of 0, 1 and no path (one has a slash or a dot in it); taken \
+             instead: 0",
+            false,
+        ),
+        (
+            "no such folder",
+            &[("ZK_NALLOC_REPORT", "/no/such/folder/report")],
+            "zk-nalloc: ZK_NALLOC_REPORT=\"/no/such/folder/report\" cannot be written: No such file or directory (os error \
+             2); the report follows here",
+            true,
+        ),
+        (
+            "unclear signals",
+            &[("ZK_NALLOC_REPORT", "1"), ("ZK_NALLOC_REPORT_SIGNALS", "TERM")],
+            "zk-nalloc: ZK_NALLOC_REPORT_SIGNALS=\"TERM\" is none of 0, 1; taken instead: 0",
+            true,
+        ),
+    ] {
+        let Some(ended) = child(TEST, label, environment, work) else { continue };
+        ended.assert_well();
+        let said = said(&ended);
+        assert_eq!(said.lines().filter(|l| *l == line).count(), 1, "{said}");
+        assert_eq!(said.lines().filter(|l| l.starts_with("zk-nalloc: ZK")).count(), 1, "{said}");
+        assert_eq!(said.contains("at its end"), page, "{said}");
+    }
+}
+
+#[test]
+fn a_forked_child_reports_nothing() {
+    let ended = child("a_forked_child_reports_nothing", "child", ON, || {
+        work();
+        // SAFETY: the child allocates a little and exits, hooks and all; no other thread runs that could hold a lock.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                work();
+                libc::exit(0);
+            }
+            let mut status = -1;
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            assert_eq!(status, 0);
+        }
+    });
+    let Some(ended) = ended else { return };
+    ended.assert_well();
+    assert_eq!(said(&ended).matches("at its end").count(), 1, "{}", said(&ended));
+}
+
+/// Waits until a signal is heard, which takes a thread a moment.
+fn wait_until_heard(number: i32) {
+    loop {
+        // SAFETY: all-zero is a valid `sigaction`, and is all that the call writes.
+        let handler = unsafe {
+            let mut now: libc::sigaction = std::mem::zeroed();
+            assert_eq!(libc::sigaction(number, std::ptr::null(), &raw mut now), 0);
+            now.sa_sigaction
+        };
+        if handler != libc::SIG_DFL {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Sends this process a signal, and waits for what becomes of it.
+fn signal(number: i32) {
+    // SAFETY: a signal to ourselves.
+    unsafe { libc::raise(number) };
+    std::thread::sleep(Duration::from_secs(20));
+    panic!("the signal was not sent again");
+}
+
+const SIGNALS: &[(&str, &str)] = &[("ZK_NALLOC_REPORT", "1"), ("ZK_NALLOC_REPORT_SIGNALS", "1")];
+
+#[test]
+fn a_signal_is_reported_and_then_does_what_it_does() {
+    const TEST: &str = "a_signal_is_reported_and_then_does_what_it_does";
+    for (name, number) in [("SIGINT", libc::SIGINT), ("SIGTERM", libc::SIGTERM)] {
+        let ended = child(TEST, name, SIGNALS, || {
+            work();
+            wait_until_heard(number);
+            signal(number);
+        });
+        let Some(ended) = ended else { continue };
+        assert_eq!(ended.output.status.signal(), Some(number), "{}", said(&ended));
+        assert_page(&said(&ended), &format!("at {name}"));
+    }
+    // Not asked for, it is as it was.
+    let ended = child(TEST, "off", ON, || {
+        work();
+        signal(libc::SIGTERM);
+    });
+    let Some(ended) = ended else { return };
+    assert_eq!(ended.output.status.signal(), Some(libc::SIGTERM));
+    assert!(!said(&ended).contains("advice"), "{}", said(&ended));
+}
+
+/// A signal to ourselves that does not end the process, with time for what comes of it.
+fn harmless_signal() {
+    std::thread::sleep(Duration::from_millis(200));
+    // SAFETY: it is ignored, or handled by what stores a flag.
+    unsafe { libc::raise(libc::SIGTERM) };
+    std::thread::sleep(Duration::from_millis(200));
+}
+
+#[test]
+fn a_signal_that_was_ignored_stays_ignored() {
+    const IGNORES: &str = "ZK_NALLOC_TEST_IGNORES";
+    if std::env::var_os(IGNORES).is_some() {
+        work();
+        return harmless_signal();
+    }
+    // A shell, because what this process ignores its other tests' children would too.
+    let program = std::env::current_exe().unwrap();
+    let output = Command::new("sh")
+        .args(["-c", "trap '' TERM; exec \"$@\"", "sh", program.to_str().unwrap()])
+        .args(["--exact", "a_signal_that_was_ignored_stays_ignored", "--nocapture", "--test-threads=1"])
+        .env(IGNORES, "1")
+        .envs(SIGNALS.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(!said.contains("at SIGTERM") && said.contains("at its end"), "{said}");
+}
+
+#[test]
+fn whoever_takes_a_signal_over_later_keeps_it() {
+    static CALLED: AtomicBool = AtomicBool::new(false);
+    extern "C" fn handler(_: i32) {
+        CALLED.store(true, Ordering::Relaxed);
+    }
+    let ended = child("whoever_takes_a_signal_over_later_keeps_it", "child", SIGNALS, || {
+        work();
+        wait_until_heard(libc::SIGTERM);
+        // SAFETY: the handler does nothing but store a flag.
+        unsafe { libc::signal(libc::SIGTERM, handler as *const () as usize) };
+        harmless_signal();
+        assert!(CALLED.load(Ordering::Relaxed));
+    });
+    let Some(ended) = ended else { return };
+    ended.assert_well();
+    assert!(!said(&ended).contains("at SIGTERM"), "{}", said(&ended));
+}
+
+#[test]
+fn whoever_asks_gets_a_page_at_any_time() {
+    work();
+    assert_page(&report(), "so far");
+}
