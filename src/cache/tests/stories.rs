@@ -175,15 +175,20 @@ fn a_hot_run_went_on_into_the_next_mapping_and_a_block_lay_in_both() {
     let mut blocks: Vec<_> = (0..16).filter_map(|_| model.allocate(pages(8 * MIB), false, 1)).collect();
     blocks.sort_by_key(|block| block.p);
     assert_eq!(model.cache.heap.regions(), (0, 4));
-    // Free are the end of one mapping and the beginning of the next, which is where it ends.
     let end = blocks.iter().position(|b| model.cache.heap.is_last_of_region(b.block())).unwrap();
-    for live in blocks.drain(end..end + 2) {
-        model.free(live);
-    }
-    for _ in 0..16 {
-        blocks.extend(model.allocate(layout(MIB - 64), false, 1));
-        model.audit(true);
-    }
+    let (before, behind) = (blocks.remove(end), blocks.remove(end));
+    assert_eq!(before.block().end(), behind.block().start);
+    // The end of one mapping is as long as three blocks, of which a hot run gives two.
+    let three = 3 * (MIB + 4 * KIB);
+    model.free(before);
+    blocks.extend(model.allocate(pages(8 * MIB - three), false, 1));
+    let cut = [0; 2].map(|_| model.allocate(layout(MIB - 64), false, 1).unwrap());
+    assert_eq!(cut[1].block().end() + MIB + 4 * KIB, behind.block().start, "the third is left");
+    blocks.extend(cut);
+    // What is left is too short for the next block, and what is free lies behind it, in the next mapping.
+    model.free(behind);
+    blocks.extend(model.allocate(layout(MIB + 256 * KIB - 64), false, 1));
+    model.audit(true);
     finish(&model, blocks, true);
 }
 
