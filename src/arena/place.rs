@@ -26,7 +26,14 @@ pub(super) trait Source {
     /// The window that this thread may bump, if it has one here.
     fn window(&self) -> Option<&Window>;
 
-    /// Hands out a block that the window had no room for; not of size zero.
+    /// Hands out a block, not of size zero, from a window that this thread has found elsewhere. Inlined into the way that
+    /// begins where the window has no room, which for most threads of a shared arena is the usual one.
+    #[inline(always)]
+    fn bump_elsewhere(&self, _layout: Layout) -> Option<NonNull<u8>> {
+        None
+    }
+
+    /// Hands out a block that neither had room for; not of size zero.
     fn find_slow(&self, layout: Layout) -> Result<NonNull<u8>, Exhausted>;
 
     /// The window that this thread's last block came from, if it came from one.
@@ -79,13 +86,22 @@ pub(super) trait Source {
         if layout.size() == 0 {
             return Ok(dangling(layout));
         }
-        self.find_slow(layout)
+        match self.bump_elsewhere(layout) {
+            Some(block) => Ok(block),
+            None => self.find_slow(layout),
+        }
     }
 
     #[cold]
     #[inline(never)]
     #[track_caller]
     fn place_slow(&self, layout: Layout) -> NonNull<u8> {
+        // Before the other, whose result is returned in memory.
+        if layout.size() != 0
+            && let Some(block) = self.bump_elsewhere(layout)
+        {
+            return block;
+        }
         match self.try_place_slow(layout) {
             Ok(block) => block,
             Err(exhausted) => panic!("{exhausted}"),

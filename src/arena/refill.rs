@@ -48,8 +48,8 @@ impl Arena {
         Ok(window.bump(layout).expect("the window was made large enough"))
     }
 
-    /// Hands out a block from the stripe of this thread, or from the counter where it can have none. `owner` says
-    /// whether the arena's own window is this thread's.
+    /// Hands out a block for which the stripe of this thread, if there is one, has no room; from the counter where it can
+    /// have none. `owner` says whether the arena's own window is this thread's.
     fn stripe_slow(&self, me: u64, owner: bool, layout: Layout) -> Result<NonNull<u8>, Exhausted> {
         // Everybody reads the line of the arena's own window in vain before coming here, which costs little unless
         // the owner keeps writing to it. A closed key sends the owner here too, where it moves to a stripe.
@@ -57,10 +57,7 @@ impl Arena {
             self.window.0.1.close(self.map.start());
         }
         let stripe = match self.stripes.mine(me) {
-            Some(stripe) => match stripe.window.bump(layout) {
-                Some(block) => return Ok(block),
-                None => stripe,
-            },
+            Some(stripe) => stripe,
             None => match self.stripes.claim_slow(me) {
                 Some(stripe) => stripe,
                 None => return self.take_slow(layout),
@@ -123,6 +120,11 @@ impl Source for Arena {
         }
         let (window, key) = &self.window.0;
         window.bump_if(layout, |end| key.fits(end))
+    }
+
+    #[inline(always)]
+    fn bump_elsewhere(&self, layout: Layout) -> Option<NonNull<u8>> {
+        self.stripes.mine(owner::current())?.window.bump(layout)
     }
 
     #[cfg(any(feature = "allocator-api2", feature = "nightly"))]

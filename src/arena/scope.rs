@@ -218,6 +218,11 @@ impl Source for Scope<'_, '_> {
         self.arena.bump_fixed(layout)
     }
 
+    #[inline(always)]
+    fn bump_elsewhere(&self, layout: Layout) -> Option<NonNull<u8>> {
+        self.arena.bump_elsewhere(layout)
+    }
+
     #[cfg(any(feature = "allocator-api2", feature = "nightly"))]
     fn any_window(&self) -> Option<&Window> {
         self.arena.any_window()

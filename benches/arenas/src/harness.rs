@@ -85,17 +85,6 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Uses a value without storing its address anywhere: `black_box` puts it on the stack, and where that slot happens
-/// to lie relative to the arena's cursor makes up to 30 % of the time of a loop as short as those here (the store ports
-/// are what bounds it).
-#[inline(always)]
-pub fn used<T>(value: &mut T) {
-    // SAFETY: the block does nothing. It may read what the pointer reaches, so what was written there was written.
-    unsafe {
-        std::arch::asm!("/* {0} */", in(reg) std::ptr::from_mut(value), options(nostack, preserves_flags))
-    }
-}
-
 /// Page faults of this process so far.
 pub fn faults() -> i64 {
     // SAFETY: zeros are a value of `rusage`, and it is valid to write to.

@@ -32,7 +32,11 @@ fn instructions<P: Peer>(size: &str, n: usize) {
     let arena = P::with_capacity(n.max(1000) * 300);
     match size.strip_prefix("words") {
         Some(words) => objects::fill_slices(&arena, &vec![1; words.parse().expect("a number of words")], n),
-        None => objects::of_size::<P>(size.parse().expect("a size in bytes"))(&arena, n),
+        None => objects::of_size::<P>(size.parse().expect("a size in bytes"))(
+            &arena,
+            n,
+            &mut objects::NONE.clone(),
+        ),
     }
 }
 

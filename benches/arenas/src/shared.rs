@@ -1,11 +1,12 @@
 //! One arena for all threads: a worker each, the arena itself, and bumpalo behind a lock.
 
+use std::hint::black_box;
 use std::sync::Mutex;
 
 use bumpalo::Bump;
 use zk_nalloc::Arena;
 
-use crate::harness::{Scale, Table, Way, seconds, used};
+use crate::harness::{Scale, Table, Way, seconds};
 
 const PER_THREAD: usize = 1_000_000;
 const SIZE: usize = 32;
@@ -37,7 +38,7 @@ pub fn run(scale: Scale) {
                 let time = on_all(threads, || {
                     let worker = workers.worker();
                     for _ in 0..PER_THREAD {
-                        used(worker.alloc(value));
+                        black_box(worker.alloc(value));
                     }
                 });
                 workers.reset();
@@ -49,7 +50,7 @@ pub fn run(scale: Scale) {
             Box::new(move || {
                 let time = on_all(threads, || {
                     for _ in 0..PER_THREAD {
-                        used(plain.alloc(value));
+                        black_box(plain.alloc(value));
                     }
                 });
                 plain.reset();
@@ -62,7 +63,7 @@ pub fn run(scale: Scale) {
                 let time = on_all(threads, || {
                     for _ in 0..PER_THREAD {
                         let bump = locked.lock().expect("nobody panics");
-                        used(bump.alloc(value));
+                        black_box(bump.alloc(value));
                     }
                 });
                 locked.get_mut().expect("nobody panics").reset();
