@@ -13,7 +13,7 @@ use zk_compare::compare::{self, Settings};
 use zk_compare::patterns::Pattern;
 use zk_compare::peers::Peer;
 use zk_compare::provers::{self, Statement};
-use zk_compare::record::Record;
+use zk_compare::record::{self, Record};
 use zk_compare::{arenas, patterns, peers, replay, report, tables};
 
 /// Runs every allocation pattern under every allocator, each in a process of its own.
@@ -206,7 +206,9 @@ fn report(record: Option<PathBuf>) -> Result<(), Error> {
 /// Returns the record whose name comes last: names begin with a date.
 fn latest() -> Result<PathBuf, Error> {
     let folders = std::fs::read_dir(records()).map_err(|cause| Error::doing("looking for records", cause))?;
-    let folders = folders.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir());
+    // Records of provers lie there too, and have another shape.
+    let folders = folders.filter_map(|entry| Some(entry.ok()?.path()));
+    let folders = folders.filter(|path| path.join(record::ROUNDS).is_file());
     folders.max().ok_or_else(|| Error::new("there is no record yet"))
 }
 

@@ -89,7 +89,8 @@ pub struct Record {
     pub arenas: Vec<Turn>,
 }
 
-const ROUNDS: &str = "rounds.csv";
+/// The file of a record that has a line for each round.
+pub const ROUNDS: &str = "rounds.csv";
 const MACHINE: &str = "machine.txt";
 const ARENAS: &str = "arenas.csv";
 
