@@ -181,6 +181,19 @@ fn wait_until_heard(number: i32) {
     }
 }
 
+/// Has a signal do what it does by default if it is ignored, as SIGINT is in what a shell runs in the background: children
+/// inherit that, and an ignored signal is not reported.
+fn not_ignored(number: i32) {
+    // SAFETY: all-zero is a valid `sigaction`, and is all that the first call writes; the other sets the default.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        assert_eq!(libc::sigaction(number, std::ptr::null(), &raw mut now), 0);
+        if now.sa_sigaction == libc::SIG_IGN {
+            libc::signal(number, libc::SIG_DFL);
+        }
+    }
+}
+
 /// Sends this process a signal, and waits for what becomes of it.
 fn signal(number: i32) {
     // SAFETY: a signal to ourselves.
@@ -195,6 +208,7 @@ const SIGNALS: &[(&str, &str)] = &[("ZK_NALLOC_REPORT", "1"), ("ZK_NALLOC_REPORT
 fn a_signal_is_reported_and_then_does_what_it_does() {
     const TEST: &str = "a_signal_is_reported_and_then_does_what_it_does";
     for (name, number) in [("SIGINT", libc::SIGINT), ("SIGTERM", libc::SIGTERM)] {
+        not_ignored(number);
         let ended = child(TEST, name, SIGNALS, || {
             work();
             wait_until_heard(number);
