@@ -10,7 +10,7 @@ use core::alloc::Layout;
 
 use crate::os::{CHUNK, GRANULE};
 
-/// The step between colours: a cache line.
+/// What colours are multiples of: a cache line.
 const LINE: usize = 64;
 
 /// Room in a block for the largest colour.
@@ -133,17 +133,20 @@ impl Block {
         if layout.align() < GRANULE { pointer & !(GRANULE - 1) } else { pointer }
     }
 
-    /// The offset into the block of the `turn`-th request: one of up to 64 colours.
+    /// The offset into the block of the `turn`-th request: a colour, some cache lines into the first granule.
     ///
     /// Buffers that are walked in step must not begin at the same cache set (measured: 32 columns, ten times
-    /// slower). 23 is coprime to 64, so 64 turns give 64 colours, and neighbours are far apart modulo 4096,
-    /// which spares a copy from one to the next the stalls of stores and loads that share their low bits.
+    /// slower). Each turn goes on by 14 7/32 lines, cut to whole ones: nine turns are two rounds of the granule, so that
+    /// neighbours in time lie six lines and more apart, every ninth begins alike but for a line in 288 turns, and all 64
+    /// colours come. Few colours at a time beat many, and no two may be next to each other (docs/DESIGN.md has the
+    /// measurement). A copy from one to the next is spared the stalls of stores and loads that share their low bits.
     #[inline]
     pub(crate) const fn colour(turn: usize, layout: Layout) -> usize {
         if layout.align() >= GRANULE {
             return 0;
         }
-        (turn.wrapping_mul(23 * LINE) & COLOUR_ROOM) & !(layout.align() - 1)
+        let lines = turn.wrapping_mul(455) >> 5;
+        (lines.wrapping_mul(LINE) & COLOUR_ROOM) & !(layout.align() - 1)
     }
 }
 
@@ -218,10 +221,15 @@ mod tests {
     }
 
     #[test]
-    fn sixty_four_turns_give_sixty_four_colours() {
+    fn nine_turns_give_nine_colours_far_apart_and_all_come() {
+        let line = |turn| Block::colour(turn, layout(LARGE_FROM, 8)) / LINE;
         let mut seen = [false; 64];
-        for turn in 0..64 {
-            seen[Block::colour(turn, layout(LARGE_FROM, 8)) / LINE] = true;
+        for turn in 0..64 * 288 {
+            seen[line(turn)] = true;
+            for earlier in turn.saturating_sub(8)..turn {
+                let apart = line(turn).abs_diff(line(earlier));
+                assert!(apart.min(64 - apart) >= 6, "turns {earlier} and {turn}");
+            }
         }
         assert!(seen.iter().all(|&s| s));
     }

@@ -35,8 +35,10 @@ impl Default for Hooks {
 /// No further warm round starts after this much time in them: who is ten times slower than the best need not be known
 /// as well, and would take most of the time.
 const BUDGET_SECONDS: f64 = 0.6;
-/// Warm rounds that are run whatever they take.
+/// Warm rounds that are run even so, …
 const ROUNDS_MIN: u32 = 3;
+/// … unless a single one takes this.
+const SLOW_SECONDS: f64 = 1.0;
 
 #[derive(Parser, Debug)]
 struct Arguments {
@@ -82,7 +84,8 @@ fn run(arguments: &Arguments, hooks: &Hooks) -> Result<(), Error> {
     let mut rounds = Vec::with_capacity(warm as usize + 1);
     let mut spent = 0.0;
     for number in 0..=warm {
-        if number > ROUNDS_MIN && spent > BUDGET_SECONDS && arguments.rounds.is_none() {
+        let enough = number > ROUNDS_MIN && spent > BUDGET_SECONDS || number > 1 && spent > SLOW_SECONDS;
+        if enough && arguments.rounds.is_none() {
             break;
         }
         let mut watch = Watch::default();

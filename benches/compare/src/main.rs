@@ -32,7 +32,8 @@ enum Task {
     List,
     /// Count the system calls about memory of a warm round, with `strace`; the filters stand before this word
     SystemCalls,
-    /// Prove with a real prover under every allocator; `--allocator` before this word chooses some
+    /// Prove with a real prover under every allocator; `--allocator` before this word chooses some, and `--record` there
+    /// says into which record that exists already the proofs go
     Provers {
         /// What to prove
         #[arg(long, value_enum, default_value = "keccak")]
@@ -90,7 +91,10 @@ fn main() -> ExitCode {
     finish(match arguments.command {
         Some(Task::List) => list(),
         Some(Task::SystemCalls) => system_calls(&arguments.run),
-        Some(Task::Provers { statement, rows, settings }) => {
+        Some(Task::Provers { statement, rows, mut settings }) => {
+            if let Some(name) = arguments.run.record.as_ref().filter(|_| settings.json.is_none()) {
+                settings.json = Some(provers::file_of(statement, &records().join(name)));
+            }
             provers::compare(statement, &rows, &chosen_peers(&arguments.run), &settings)
         }
         Some(Task::Replay { trace }) => {
@@ -198,7 +202,7 @@ fn report(record: Option<PathBuf>) -> Result<(), Error> {
     };
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/BENCHMARKS.md");
     let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    report::report(&Record::read(&folder)?, &name, &document)?;
+    report::report(&Record::read(&folder)?, &name, &provers::tables(&folder)?, &document)?;
     println!("{} shows {}", document.display(), folder.display());
     Ok(())
 }

@@ -3,10 +3,12 @@
 //!
 //! Why it is here and not in the provers: these build with one rival each, and only this program knows who there is.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use prove_harness::{Choice, Contender, Error, Rows, Settings, Task, compare_all};
+use prove_harness::record::Record;
+use prove_harness::{Choice, Contender, Error, Rows, Settings, Task, compare_all, table};
 
 use crate::build::{Program, children};
 use crate::compare::{environment, foreign_settings};
@@ -82,6 +84,37 @@ pub fn compare(
     let contenders: Vec<Contender> = peers.iter().filter_map(contender).collect();
     let tasks: Vec<Task> = rows.iter().map(|rows| statement.task(*rows)).collect();
     compare_all(&tasks, &contenders, settings).map(|_| ())
+}
+
+/// Where a record keeps the proofs of a statement, in its folder.
+#[must_use]
+pub fn file_of(statement: Statement, folder: &Path) -> PathBuf {
+    let name = statement.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    folder.join(format!("provers-{name}.json"))
+}
+
+/// Lays out what a record holds of provers; nothing where it holds none.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn tables(folder: &Path) -> Result<String, Error> {
+    let mut text = String::new();
+    for statement in Statement::value_variants() {
+        let file = file_of(*statement, folder);
+        if !file.exists() {
+            continue;
+        }
+        let doing =
+            |cause: &dyn std::fmt::Display| Error::doing(format!("reading {}", file.display()), cause);
+        let json = fs::read(&file).map_err(|cause| doing(&cause))?;
+        let record: Record = serde_json::from_slice(&json).map_err(|cause| doing(&cause))?;
+        let rounds = record.runs.iter().map(|run| run.rounds.len()).max().unwrap_or(1);
+        let about = statement.to_possible_value().and_then(|value| value.get_help().map(ToString::to_string));
+        text += &format!("\n### {}\n\n", about.unwrap_or_default());
+        text += &format!("{}\n\n", table::render(&record.runs));
+        text += &format!("{}\n", table::caption(&record, u32::try_from(rounds).unwrap_or(u32::MAX)));
+    }
+    Ok(text)
 }
 
 /// Every build holds ours and the C library's: these need no feature.

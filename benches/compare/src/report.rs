@@ -20,11 +20,11 @@ pub const END: &str = "<!-- end of what `zk-compare report` writes -->";
 /// A pattern with its runs.
 pub type Measured<'a> = (&'a Pattern, Vec<Run>);
 
-/// Writes the tables of a record into `document` and its plots into the folder `plots` beside it.
+/// Writes the tables of a record into `document`, `provers` among them, and its plots into the folder `plots` beside it.
 ///
 /// # Errors
 /// When a file cannot be read or written, or the document has no place for the tables.
-pub fn report(record: &Record, name: &str, document: &Path) -> Result<(), Error> {
+pub fn report(record: &Record, name: &str, provers: &str, document: &Path) -> Result<(), Error> {
     let doing =
         |cause: &dyn std::fmt::Display| Error::doing(format!("writing {}", document.display()), cause);
     let all = patterns::all();
@@ -33,7 +33,7 @@ pub fn report(record: &Record, name: &str, document: &Path) -> Result<(), Error>
     fs::create_dir_all(&folder).map_err(|cause| doing(&cause))?;
     let plots = plots::draw(&measured, &folder)?;
     let text = fs::read_to_string(document).map_err(|cause| doing(&cause))?;
-    let text = replaced(&text, &generated(record, name, &measured, &plots))
+    let text = replaced(&text, &generated(record, name, provers, &measured, &plots))
         .ok_or_else(|| doing(&format!("it has no lines {BEGIN:?} and {END:?}")))?;
     fs::write(document, text).map_err(|cause| doing(&cause))
 }
@@ -49,7 +49,13 @@ pub fn measured<'a>(record: &Record, all: &'a [Pattern]) -> Vec<Measured<'a>> {
 }
 
 /// Lays out a record: its origin, who wins, the plots, and every table.
-fn generated(record: &Record, name: &str, measured: &[Measured], plots: &[plots::Plot]) -> String {
+fn generated(
+    record: &Record,
+    name: &str,
+    provers: &str,
+    measured: &[Measured],
+    plots: &[plots::Plot],
+) -> String {
     let mut text = format!("## Record {name}\n\n");
     for line in &record.about {
         text += &format!("- {line}\n");
@@ -59,6 +65,7 @@ fn generated(record: &Record, name: &str, measured: &[Measured], plots: &[plots:
     for plot in plots {
         text += &format!("\n![{}](plots/{})\n", plot.about, plot.file);
     }
+    text += provers;
     for (pattern, runs) in measured {
         text += "\n";
         text += &tables::of_pattern(pattern, runs);
