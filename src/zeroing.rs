@@ -7,7 +7,7 @@
 
 mod lessons;
 
-pub(crate) use lessons::Zeroing;
+pub(crate) use lessons::{SAMPLE_EVERY, Zeroing};
 
 use crate::heap::{Span, Unclean};
 use crate::os::{GRANULE, Os};

@@ -17,6 +17,9 @@ const ABSENT_PARTS: usize = 7;
 /// Into how many steps a block is cut to see what of it was touched.
 const STEPS: usize = 64;
 
+/// Of these, so many are asked about in one call at first: 8 MiB of a block of 64 to 128, which is what a call takes.
+const SCANNED_AT_ONCE: usize = 4;
+
 /// What was seen of a block.
 struct Scan {
     /// Bytes resident, of so many that were looked at, up to `end`.
@@ -34,6 +37,15 @@ impl Scan {
 
     fn absent(&self) -> &[Span] {
         &self.parts[..self.count]
+    }
+
+    /// Notes that of the next part so many bytes are resident.
+    fn note(&mut self, part: Span, resident: usize) {
+        self.resident += resident;
+        // A part with little in it is purged too: it costs as little as it saves.
+        if resident <= part.len / 4 {
+            self.push(part);
+        }
     }
 
     /// Adds a part behind those there are, if there is a place for it.
@@ -173,15 +185,22 @@ impl<O: Os> Cache<O> {
             return None;
         }
         let mut at = chunks.start;
+        let mut seen_to = at;
         while at < chunks.end() {
             let part = Span::between(at, (at + step).min(chunks.end()));
-            at = part.end();
-            let bytes = self.os().resident(part.start, part.len)?;
-            scan.resident += bytes;
-            // A part with little in it is purged too: it costs as little as it saves.
-            if bytes <= part.len / 4 {
-                scan.push(part);
+            if at >= seen_to {
+                // Several steps at once: most blocks are touched up to somewhere, and not beyond.
+                let some = Span::between(at, (at + SCANNED_AT_ONCE * step).min(chunks.end()));
+                let bytes = self.os().resident(some.start, some.len)?;
+                seen_to = some.end();
+                if bytes == 0 || bytes == some.len {
+                    scan.note(some, bytes);
+                    at = some.end();
+                    continue;
+                }
             }
+            at = part.end();
+            scan.note(part, self.os().resident(part.start, part.len)?);
         }
         Some(scan)
     }

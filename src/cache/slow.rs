@@ -206,7 +206,7 @@ impl<O: Os> Cache<O> {
                 if count == 0 {
                     break;
                 }
-                self.heap.give(&spans[..count]);
+                self.heap.give_stacked(&spans[..count]);
                 drained += count * class.len().bytes();
             }
         }

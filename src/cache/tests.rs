@@ -22,6 +22,8 @@ pub mod endless;
 mod failures;
 #[cfg(all(test, not(loom)))]
 mod keeper;
+#[cfg(all(test, not(loom)))]
+mod looks;
 #[cfg(all(test, loom))]
 mod loom_orders;
 mod model;

@@ -10,7 +10,12 @@ use super::Cache;
 use super::count::add;
 use crate::geometry::{Block, Granules, SizeClass};
 use crate::heap::{Fit, Growth, Run, Setup, Span, Wish};
-use crate::os::{GRANULE, Huge, Os};
+use crate::os::{CHUNK, GRANULE, Huge, Os};
+use crate::sync::atomic::Ordering;
+use crate::zeroing::{SAMPLE_EVERY, Zeroing};
+
+/// Parts of a block of which one is looked at.
+const PARTS: usize = 16;
 
 impl<O: Os> Cache<O> {
     /// Tells the heap of small pages about its host, which is also the heap's as far as `setup` says.
@@ -39,12 +44,27 @@ impl<O: Os> Cache<O> {
     /// Takes back a block of small pages, and learns now and then how many of them were touched.
     pub(super) fn give_thin(&self, span: Span) {
         if self.zeroing.samples(span.len)
-            && let Some(resident) = self.os().resident(span.start, span.len)
+            && let Some((resident, seen)) = self.look_at_thin(span)
         {
-            self.zeroing.learn_thin(span.len, resident);
-            add(&self.tally.zeroed_not, span.len.saturating_sub(resident) as u64);
+            self.zeroing.learn_thin(span.len, resident, seen);
+            add(&self.tally.zeroed_not, (span.len - span.len.min(span.len / seen * resident)) as u64);
         }
         self.thin.give_purged(span, 0);
+    }
+
+    /// Sees how many bytes are resident of how many that were looked at: of a part, a different one each time, if few are
+    /// there, and of all otherwise. To look at all of 64 MiB takes as long as purging them.
+    fn look_at_thin(&self, span: Span) -> Option<(usize, usize)> {
+        let len = (span.len / PARTS) & !(CHUNK - 1);
+        if len > 0 {
+            // Relaxed: any part is as good as another.
+            let nth = self.tally.thin.load(Ordering::Relaxed) as usize / SAMPLE_EVERY % PARTS;
+            let resident = self.os().resident(span.start + nth * len, len)?;
+            if Zeroing::is_thin(resident, len) {
+                return Some((resident, len));
+            }
+        }
+        Some((self.os().resident(span.start, span.len)?, span.len))
     }
 
     /// Makes a block of small pages shorter in place. `false` if it cannot be, and nothing has changed: a block of a

@@ -281,9 +281,27 @@ impl<O: Os> PageHeap<O> {
         self.inner.lock(&self.os)
     }
 
-    /// Takes back blocks that `take` handed out, whose content may be anything. Gives the bytes that are free
-    /// and dirty now.
+    /// Takes back blocks that `take` handed out, whose content may be anything, and books as dirty what shares a huge page
+    /// with them. Gives the bytes that are free and dirty now.
     pub(crate) fn give(&self, spans: &[Span]) -> usize {
+        let mut inner = self.give_all(spans);
+        // In checked mode dirty memory is painted, and this is not.
+        if !self.misuse.is_on() {
+            let out_before = inner.present() + spans.iter().map(|span| span.len).sum::<usize>();
+            let restated: usize = spans.iter().map(|&span| inner.restate_around(span)).sum();
+            // It was resident while the blocks were out: a peak that left it out would have it purged, and faulted in again.
+            inner.out_max = inner.out_max.max(out_before + restated);
+        }
+        inner.dirty()
+    }
+
+    /// Takes back blocks that nobody freed just now: a drain serves a request, and nothing is purged for what it would
+    /// book as dirty beside them.
+    pub(crate) fn give_stacked(&self, spans: &[Span]) {
+        let _ = self.give_all(spans);
+    }
+
+    fn give_all(&self, spans: &[Span]) -> Guard<'_, Inner, O> {
         if self.misuse.is_on() {
             spans.iter().for_each(|span| self.misuse.paint(span.start, span.len));
         }
@@ -294,7 +312,7 @@ impl<O: Os> PageHeap<O> {
             inner.out -= span.len;
             inner.loose -= 1;
         }
-        inner.dirty()
+        inner
     }
 
     /// Takes back what was taken as a piece ([`PageHeap::take_piece`]) and not handed on, with the nodes of `tokens` blocks.
@@ -536,6 +554,32 @@ impl Inner {
             let region = self.regions.of(span.start);
             self.pieces.insert(span, state, region.span);
         }
+    }
+
+    /// Books what is zero right before and behind a block that was given back as dirty, as far as it shares a huge page with
+    /// it: the block's first touch made it resident. Where it stayed zero in the books, nobody looked for resident memory
+    /// there, and blocks that come and go at other places each round left more and more of it behind. Gives the bytes. Needs
+    /// no node: what is cut off one piece goes to its neighbour.
+    fn restate_around(&mut self, block: Span) -> usize {
+        if self.setup.huge != Huge::Advise {
+            return 0;
+        }
+        let region = self.regions.of(block.start).span;
+        let before = Span::between(block.start & !(CHUNK - 1), block.start).common(region);
+        let behind = Span::between(block.end(), block.end().next_multiple_of(CHUNK)).common(region);
+        let mut restated = 0;
+        for (side, next_to) in [(before, block.start.wrapping_sub(1)), (behind, block.end())] {
+            if !side.is_empty()
+                && let Some(index) = self.pieces.at(next_to)
+                && self.pieces.get(index).state == State::Zero
+            {
+                let part = self.pieces.span(index).common(side);
+                self.pieces.carve(index, part);
+                self.pieces.insert(part, State::Dirty, region);
+                restated += part.len;
+            }
+        }
+        restated
     }
 
     /// Takes `span`, which lies in one piece, into transit.

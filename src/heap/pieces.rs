@@ -139,7 +139,7 @@ impl Pieces {
         if span.is_empty() {
             return;
         }
-        let (mut start, mut end) = (span.start, span.end());
+        let (start, end) = (span.start, span.end());
         let before = self.by_address.before(&self.pool, (start, 0));
         let after = self.by_address.at_or_after(&self.pool, (start, 0));
         if before.is_some_and(|b| self.span(b).end() > start)
@@ -147,15 +147,31 @@ impl Pieces {
         {
             crate::invariant::broken("H1: a range was freed twice");
         }
-        if let Some(b) = before.filter(|&b| self.joins(b, state, region) && self.span(b).end() == start) {
-            start = self.get(b).start;
-            self.remove(b);
+        let before = before.filter(|&b| self.joins(b, state, region) && self.span(b).end() == start);
+        let after = after.filter(|&a| self.joins(a, state, region) && self.get(a).start == end);
+        match (before, after) {
+            (Some(b), Some(a)) => {
+                let end = self.remove(a).0.end();
+                self.reshape(b, Span::between(self.get(b).start, end));
+            }
+            (Some(b), None) => self.reshape(b, Span::between(self.get(b).start, end)),
+            (None, Some(a)) => self.reshape(a, Span::between(start, self.span(a).end())),
+            (None, None) => self.add(span, state),
         }
-        if let Some(a) = after.filter(|&a| self.joins(a, state, region) && self.get(a).start == end) {
-            end = self.span(a).end();
-            self.remove(a);
-        }
-        self.add(Span::between(start, end), state);
+    }
+
+    /// Makes a piece begin or end elsewhere, between its neighbours: it keeps its node, and its place in the tree by
+    /// address (H4).
+    fn reshape(&mut self, index: Index, span: Span) {
+        let (old, state) = (self.span(index), self.get(index).state);
+        let tree = &mut self.by_length[state as usize];
+        tree.remove(&mut self.pool, index);
+        let node = self.pool.get_mut(index);
+        (node.start, node.len) = (span.start, span.len);
+        tree.insert(&mut self.pool, index);
+        self.bytes[state as usize] = self.bytes[state as usize] + span.len - old.len;
+        let in_chunks = &mut self.in_chunks[state as usize];
+        *in_chunks = *in_chunks + span.inner(CHUNK).len - old.inner(CHUNK).len;
     }
 
     fn joins(&self, index: Index, state: State, region: Span) -> bool {
@@ -190,10 +206,20 @@ impl Pieces {
 
     /// Takes `part` out of a piece that holds it. Uses up to one spare node.
     pub(crate) fn carve(&mut self, index: Index, part: Span) -> State {
-        let (whole, state) = self.remove(index);
+        let (whole, state) = (self.span(index), self.get(index).state);
         debug_assert!(whole.start <= part.start && part.end() <= whole.end());
-        self.add(Span::between(whole.start, part.start), state);
-        self.add(Span::between(part.end(), whole.end()), state);
+        let (front, back) = (Span::between(whole.start, part.start), Span::between(part.end(), whole.end()));
+        match (front.is_empty(), back.is_empty()) {
+            (true, true) => {
+                self.remove(index);
+            }
+            (false, true) => self.reshape(index, front),
+            (true, false) => self.reshape(index, back),
+            (false, false) => {
+                self.reshape(index, front);
+                self.add(back, state);
+            }
+        }
         state
     }
 

@@ -8,7 +8,8 @@ use crate::os::{CHUNK, GRANULE, Os};
 /// In what units a purge works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Whole chunks, so that no huge page is split.
+    /// Whole chunks, so that no huge page is split, and no more of them than is too much: the rest of a huge page that a
+    /// block ends in is booked as dirty when it is freed, and would go and be faulted in again each round.
     Chunks,
     /// The kernel's pages: all that can be given back, and what else is free of a page that is partly dirty.
     Pages,
@@ -186,12 +187,12 @@ impl Inner {
         os: &O,
     ) -> Option<Span> {
         let page = self.setup.page;
-        let (unit, widens) = match unit {
-            Unit::Chunks => (CHUNK, false),
-            Unit::Pages => (page, page > GRANULE),
-            Unit::WholePages => (page, false),
+        let (unit, widens, most) = match unit {
+            Unit::Chunks => (CHUNK, false, Some(most & !(CHUNK - 1))),
+            Unit::Pages => (page, page > GRANULE, most.checked_next_multiple_of(page)),
+            Unit::WholePages => (page, false, most.checked_next_multiple_of(page)),
         };
-        if !self.ensure_spare(os) {
+        if most == Some(0) || !self.ensure_spare(os) {
             return None;
         }
         loop {
@@ -206,7 +207,7 @@ impl Inner {
                 continue;
             }
             // From its end: what lies lower is more likely to be wanted next.
-            let len = most.checked_next_multiple_of(unit).map_or(inner.len, |m| m.min(inner.len));
+            let len = most.map_or(inner.len, |m| m.min(inner.len));
             let part = Span::between(inner.end() - len, inner.end());
             self.claim_all(part);
             return Some(part);

@@ -32,7 +32,7 @@ const THIN: usize = WHOLE / 30;
 const LOOK_AGAIN: u8 = 32;
 
 /// Every so often a block that was zeroed here is looked at when it is freed.
-const SAMPLE_EVERY: u8 = 8;
+pub(crate) const SAMPLE_EVERY: usize = 8;
 
 /// How many samples are not believed after a block in small pages has turned out to be touched all over: samples
 /// mistake written zeros for untouched memory.
@@ -134,7 +134,7 @@ impl Zeroing {
     pub(crate) fn samples(&self, len: usize) -> bool {
         let lesson = self.of(len);
         let turn = lesson.turns.fetch_add(1, Relaxed);
-        lesson.pages.load(Relaxed) == UNKNOWN || turn.is_multiple_of(SAMPLE_EVERY)
+        lesson.pages.load(Relaxed) == UNKNOWN || usize::from(turn).is_multiple_of(SAMPLE_EVERY)
     }
 
     /// Learns that of a zeroed block of `len` bytes that was handed out untouched, `resident` of `seen` bytes, in whole
@@ -152,10 +152,15 @@ impl Zeroing {
         }
     }
 
-    /// Learns that of a block of `len` bytes in small pages `resident` have been touched.
-    pub(crate) fn learn_thin(&self, len: usize, resident: usize) {
+    /// Whether small pages are cheapest for blocks of which so many of the bytes that were looked at are touched.
+    pub(crate) fn is_thin(resident: usize, seen: usize) -> bool {
+        share(resident, seen) <= THIN
+    }
+
+    /// Learns that of a block of `len` bytes in small pages `resident` of the `seen` that were looked at have been touched.
+    pub(crate) fn learn_thin(&self, len: usize, resident: usize, seen: usize) {
         let lesson = self.of(len);
-        let touched = share(resident, len);
+        let touched = share(resident, seen);
         if touched <= THIN {
             blend(&lesson.pages, touched);
             return;
@@ -231,9 +236,9 @@ mod tests {
         zeroing.learn_chunks(6 * MIB, 6 * MIB, 6 * MIB);
         zeroing.learn_pages(6 * MIB, 1, 64);
         assert_eq!(zeroing.way(6 * MIB), Way::Thin);
-        zeroing.learn_thin(6 * MIB, 16 << 12);
+        zeroing.learn_thin(6 * MIB, 16 << 12, 6 * MIB);
         assert_eq!(zeroing.way(6 * MIB), Way::Thin);
-        zeroing.learn_thin(6 * MIB, 6 * MIB);
+        zeroing.learn_thin(6 * MIB, 6 * MIB, 6 * MIB);
         assert_eq!(zeroing.way(6 * MIB), Way::Written);
     }
 
@@ -242,7 +247,7 @@ mod tests {
         let zeroing = Zeroing::new();
         zeroing.learn_chunks(6 * MIB, 6 * MIB, 6 * MIB);
         zeroing.learn_pages(6 * MIB, 0, 64);
-        zeroing.learn_thin(6 * MIB, 6 * MIB);
+        zeroing.learn_thin(6 * MIB, 6 * MIB, 6 * MIB);
         for _ in 0..DISTRUST {
             zeroing.learn_pages(6 * MIB, 0, 64);
             assert_eq!(zeroing.way(6 * MIB), Way::Written);

@@ -5,7 +5,8 @@ use std::alloc::Layout;
 use super::model::{Live, Model};
 use super::ops::{Drive, Op, drive, finish, one};
 use super::{fake, fake_in_short};
-use crate::config::{Config, Moves};
+use crate::config::{Config, Moves, Thp};
+use crate::heap::Unit;
 use crate::os::CHUNK;
 use crate::os::fake::{Call, Fake, MoveFailure, RemapFailure, When};
 
@@ -228,4 +229,36 @@ fn what_has_moved_is_copied_home_when_the_rest_cannot_follow() {
     assert_eq!((os.calls_failed(), os.retired().len()), (3, 1), "the second part was refused");
     model.audit(true);
     finish(&model, blocks, true);
+}
+
+#[test]
+fn what_shared_a_huge_page_with_a_freed_block_stayed_in_memory_and_served_nobody() {
+    for (thp, is_huge) in [(Thp::Always, true), (Thp::Never, false)] {
+        let model = Model::new(fake(2 << 30), 512 * MIB, Config::new().thp(thp));
+        let dirty = || model.cache.heap.books().dirty;
+        let [first, second] = [0; 2].map(|_| model.allocate(layout(3 * MIB), false, 1).unwrap());
+        let (len, end) = (second.block().len, second.block().end());
+        let rest = if is_huge { end.next_multiple_of(CHUNK) - end } else { 0 };
+        model.free(second);
+        model.audit(true);
+        assert_eq!(dirty(), len + rest);
+        model.free(first);
+        model.audit(true);
+        assert_eq!(dirty(), 2 * len + rest);
+        // All of it serves whoever comes next.
+        let third = model.allocate(layout(2 * len + rest - 4 * KIB), false, 1).unwrap();
+        assert_eq!((third.block().len, model.cache.snapshot().fresh), (2 * len + rest, 2 * len as u64));
+        model.free(third);
+        finish(&model, Vec::new(), true);
+    }
+}
+
+#[test]
+fn a_little_too_much_took_a_whole_huge_page_which_the_next_round_faulted_in_again() {
+    let model = model(fake(2 << 30));
+    let block = model.allocate(layout(16 * MIB), false, 1).unwrap();
+    model.free(block);
+    let purge = |excess| model.cache.heap.purge(excess, Unit::Chunks);
+    assert_eq!([1, CHUNK - 1, CHUNK, 2 * CHUNK + 1].map(purge), [0, 0, CHUNK, 2 * CHUNK]);
+    finish(&model, Vec::new(), true);
 }
