@@ -171,7 +171,7 @@ macro_rules! allocation_methods {
         #[inline(always)]
         #[track_caller]
         pub fn alloc_zeroed<$($own,)? T: Zeroable>(&$($own)? self, n: usize) -> &$a mut [T] {
-            placed!(self, bump, zeroed, |at, len| self.arena().dirty_len(at, len), n)
+            placed!(self, bump, zeroed, |at, len| self.body().dirty_len(at, len), n)
         }
 
         /// Allocates `n` values that are zero, as [`alloc_zeroed`](Self::alloc_zeroed) does.
@@ -189,7 +189,7 @@ macro_rules! allocation_methods {
             &$($own)? self,
             n: usize,
         ) -> Result<&$a mut [T], Exhausted> {
-            placed!(try self, bump, zeroed, |at, len| self.arena().dirty_len(at, len), n)
+            placed!(try self, bump, zeroed, |at, len| self.body().dirty_len(at, len), n)
         }
 
         /// Copies a slice into the arena.

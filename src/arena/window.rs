@@ -5,7 +5,7 @@
 //! moves to the processor, so that other threads may read them for the statistics.
 //!
 //! Invariants (docs/SAFETY.md): R3, `cursor <= limit`, both are multiples of [`MIN_ALIGN`], and no live block lies
-//! between them; R4, only one thread at a time calls anything here but `get`.
+//! between them; R4, only one thread at a time calls anything here but `get`, except for a window that is always empty.
 //! Never here: getting a window. See `refill`.
 
 #![expect(unsafe_code, reason = "a pointer known not to be null, on the hot path")]
@@ -64,26 +64,48 @@ impl Window {
         self.limit.store(limit, Relaxed);
     }
 
+    /// Makes the window empty, at no address.
+    pub(super) fn clear(&self) {
+        self.set(core::ptr::null_mut(), core::ptr::null_mut());
+    }
+
+    /// Makes this window the same as `other`.
+    pub(super) fn copy(&self, other: &Window) {
+        let (cursor, limit) = other.get();
+        self.set(cursor, limit);
+    }
+
     /// Hands out a block, or `None` where it does not fit.
     #[inline(always)]
     pub(super) fn bump(&self, layout: Layout) -> Option<NonNull<u8>> {
-        self.bump_if(layout, |end| end <= self.limit.load(Relaxed).addr())
+        let (start, end) = self.fitting(layout)?;
+        // Null: a block of no bytes from a window that is nowhere.
+        let block = NonNull::new(start)?;
+        self.cursor.store(end, Relaxed);
+        Some(block)
     }
 
-    /// Hands out a block if one that ends at the address given to `fits` lies in the window, and the window is
-    /// the caller's.
+    /// As [`bump`](Self::bump), for a layout that is known when this is compiled.
     #[inline(always)]
-    pub(super) fn bump_if(&self, layout: Layout, fits: impl FnOnce(usize) -> bool) -> Option<NonNull<u8>> {
-        let cursor = self.cursor.load(Relaxed);
+    pub(super) fn bump_fixed(&self, layout: Layout) -> Option<NonNull<u8>> {
+        if layout.size() == 0 {
+            return self.bump(layout);
+        }
+        let (start, end) = self.fitting(layout)?;
+        self.cursor.store(end, Relaxed);
+        // SAFETY: the block has a byte and ends before the limit, so the window is not one at address zero, and what is not
+        // lies in a mapping (R3), of which no byte is at address zero; aligning went up.
+        Some(unsafe { NonNull::new_unchecked(start) })
+    }
+
+    /// Where a block starts and ends, if it fits.
+    #[inline(always)]
+    fn fitting(&self, layout: Layout) -> Option<(*mut u8, *mut u8)> {
+        let (cursor, limit) = self.get();
         let start = cursor.map_addr(|addr| aligned(addr, layout.align()));
         // Cannot overflow: an address is below 2^57 and a size with its alignment at most 2^63.
         let end = start.wrapping_add(footprint(layout.size()));
-        if !fits(end.addr()) {
-            return None;
-        }
-        self.cursor.store(end, Relaxed);
-        // SAFETY: the cursor lies in a mapping (R3), of which no byte is at address zero, and aligning went up.
-        Some(unsafe { NonNull::new_unchecked(start) })
+        (end.addr() <= limit.addr()).then_some((start, end))
     }
 
     /// Moves the cursor from `end`, where the last block ends, to `to`. `false`, and nothing done, where the last
@@ -126,6 +148,23 @@ mod tests {
         assert_eq!(offset(window.bump(layout(16, 1))), Some(48));
         assert_eq!(offset(window.bump(layout(0, 1))), Some(64), "nothing fits at the very end");
         assert_eq!(window.bump(layout(1, 1)), None);
+    }
+
+    #[test]
+    fn a_window_that_is_nowhere_hands_out_nothing() {
+        let window = Window::empty(core::ptr::null_mut());
+        for (size, align) in [(0, 1), (0, 64), (1, 1), (8, 8), (isize::MAX as usize, 1), (1 << 62, 1 << 62)] {
+            assert_eq!(window.bump(layout(size, align)), None);
+            assert_eq!(window.bump_fixed(layout(size, align)), None);
+        }
+        let mut memory = Memory([0; 256]);
+        let base = memory.0.as_mut_ptr();
+        window.set(base, base.wrapping_add(16));
+        let other = Window::empty(base);
+        other.copy(&window);
+        assert_eq!((other.room(), other.bump_fixed(layout(16, 8))), (16, NonNull::new(base)));
+        other.clear();
+        assert_eq!((other.room(), other.bump(layout(8, 8))), (0, None));
     }
 
     #[test]
