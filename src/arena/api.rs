@@ -63,7 +63,11 @@ macro_rules! allocation_methods {
         #[inline(always)]
         #[track_caller]
         pub fn alloc<$($own,)? T>(&$($own)? self, value: T) -> &$a mut T {
-            placed!(self, bump_fixed, value, || value)
+            // SAFETY: as in `placed`.
+            let Ok(placed) = (unsafe {
+                place::moved(self, value, |layout| Ok::<_, Infallible>(self.place_slow(layout)))
+            });
+            placed
         }
 
         /// Moves `value` into the arena.
@@ -79,7 +83,8 @@ macro_rules! allocation_methods {
         /// ```
         #[inline(always)]
         pub fn try_alloc<$($own,)? T>(&$($own)? self, value: T) -> Result<&$a mut T, Exhausted> {
-            placed!(try self, bump_fixed, value, || value)
+            // SAFETY: as in `placed`.
+            unsafe { place::moved(self, value, |layout| self.try_place_slow(layout)) }
         }
 
         /// Makes a value in its place in the arena: what is large need not be moved there.

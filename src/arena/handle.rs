@@ -11,13 +11,11 @@
 use core::fmt;
 use core::ptr::NonNull;
 
-use super::mapping::{Mapping, PAGE_MAX};
+use super::mapping::Mapping;
+use super::number::NOBODY;
 use super::parts::{Body, Parts};
-use super::raw;
+use super::spare;
 use crate::error::MapFailed;
-
-/// The length of the mapping for a body. Only what is used of it is made resident: a page, or two from the 25th thread on.
-const BODY_BYTES: usize = size_of::<Body>().next_multiple_of(PAGE_MAX);
 
 /// Scratch memory that dies together.
 ///
@@ -95,11 +93,10 @@ impl Arena {
     }
 
     fn new(map: Mapping) -> Result<Self, MapFailed> {
-        let mapped = raw::map(BODY_BYTES, crate::os::GRANULE)?;
-        let body = NonNull::new(mapped.cast::<Body>()).expect("the kernel maps nothing at address zero");
-        // SAFETY: the mapping is as long as a body and aligned to pages, and nobody else knows of it.
+        let body = spare::take()?;
+        // SAFETY: the memory is a body's, and nobody else's.
         unsafe { (&raw mut (*body.as_ptr()).parts).write(Parts::new(map)) };
-        // The seats are what they are to be: zeros. Writing them would touch all of their pages.
+        // The seats are as they are to be. Writing them would touch all of their pages.
         Ok(Self { body })
     }
 
@@ -238,19 +235,24 @@ impl Arena {
     pub fn high_water(&self) -> usize {
         self.body().high()
     }
-
 }
 
 impl fmt::Debug for Arena {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Arena").field("capacity", &self.capacity()).field("used", &self.used()).finish_non_exhaustive()
+        f.debug_struct("Arena")
+            .field("capacity", &self.capacity())
+            .field("used", &self.used())
+            .finish_non_exhaustive()
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: nobody has a reference to the body any more, and it is not used after this. The seats need no drop.
+        // No thread that has used it keeps a seat.
+        self.body().seats.start_over(NOBODY);
+        // SAFETY: nobody has a reference to the body any more, and its parts are not used after this.
         unsafe { (&raw mut (*self.body.as_ptr()).parts).drop_in_place() };
-        raw::unmap(self.body.as_ptr().cast(), BODY_BYTES);
+        // SAFETY: the body came from `take`, nobody uses it any more, and its seats are all unused.
+        unsafe { spare::give(self.body) };
     }
 }

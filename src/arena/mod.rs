@@ -45,6 +45,7 @@ mod refill;
 mod scope;
 mod seats;
 mod shared;
+mod spare;
 mod typed;
 mod typed_raw;
 mod window;

@@ -13,7 +13,6 @@ use super::mapping::{Mapping, PAGE_MAX};
 use super::number::{self, NOBODY};
 use super::seats::{Apart, Seats};
 use super::shared::Shared;
-use super::window::Window;
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The most that a window grows by at once: so large that the way to more memory, about 150 instructions, does not
@@ -69,7 +68,7 @@ pub(super) struct Parts {
 pub(super) struct Mark {
     top: usize,
     depth: usize,
-    /// Whose window the following is: the seats save no more than a few of each thread.
+    /// Whose window the following is: that of the thread that made the mark. The seats save the others.
     number: usize,
     cursor: usize,
     limit: usize,
@@ -118,7 +117,8 @@ impl Parts {
 impl Body {
     /// Bytes that are in use, or in the chunks of workers; out of date by what other threads are just doing.
     pub(super) fn used(&self) -> usize {
-        let unused: usize = self.seats.windows().map(|window| window.room()).sum();
+        let mut unused = 0;
+        self.seats.each(|_, seat| unused += seat.window.room());
         (self.shared.0.top() - self.map.start()).saturating_sub(unused)
     }
 
@@ -130,14 +130,20 @@ impl Body {
     /// The address behind the last byte in use; exact where no other thread allocates.
     fn extent(&self) -> usize {
         let top = self.shared.0.top();
-        let last = self.seats.windows().map(Window::get).filter(|(_, limit)| limit.addr() == top);
-        last.map(|(cursor, _)| cursor.addr()).min().unwrap_or(top)
+        let mut extent = top;
+        self.seats.each(|_, seat| {
+            let (cursor, limit) = seat.window.get();
+            if limit.addr() == top {
+                extent = extent.min(cursor.addr());
+            }
+        });
+        extent
     }
 
     /// Frees everything. To be called with the arena held exclusively.
     pub(super) fn start_over(&self) {
         self.note_dirty(self.extent());
-        self.seats.start_over();
+        self.seats.start_over(number::current());
         self.shared.0.rewind(self.map.start());
     }
 
@@ -154,7 +160,7 @@ impl Body {
     /// nobody else is using the arena (R10).
     pub(super) fn rewind(&self, mark: Mark) {
         self.note_dirty(self.extent());
-        self.seats.back(mark.depth);
+        self.seats.back(mark.depth, mark.number);
         if mark.number != NOBODY {
             let base = self.map.base().as_ptr();
             let window = &self.seats.seat(mark.number).window;

@@ -100,6 +100,42 @@ fn beyond(align: usize) -> Layout {
     Layout::from_size_align(isize::MAX as usize - (align - 1), align).expect("the largest size there is")
 }
 
+/// Places `value`, by `slow` where the window has no room.
+///
+/// It is written before the window's cursor: the processor then need not have found the next block before it can write
+/// to this one, which for 128 bytes makes a third of the time.
+///
+/// # Safety
+/// As for [`self::value`], of the window's blocks and those of `slow`.
+#[inline(always)]
+pub(super) unsafe fn moved<'a, T, E>(
+    source: &impl Source,
+    value: T,
+    slow: impl FnOnce(Layout) -> Result<NonNull<u8>, E>,
+) -> Result<&'a mut T, E> {
+    const { assert!(!core::mem::needs_drop::<T>(), "an arena runs no destructors; see zk_nalloc::arena") }
+    let layout = Layout::new::<T>();
+    let window = source.window();
+    if size_of::<T>() != 0
+        && let Some((start, end)) = window.fitting(layout)
+    {
+        let block = start.cast::<T>();
+        // SAFETY: the block lies in a window of this thread's, so it can be written and is nobody else's (R3, R4); no foreign
+        // code runs before it is handed out, and then it is ours for `'a` (the caller).
+        unsafe {
+            block.write(value);
+            window.end_at(end);
+            return Ok(&mut *block);
+        }
+    }
+    let block = if size_of::<T>() == 0 { NonNull::dangling() } else { slow(layout)?.cast::<T>() };
+    // SAFETY: the block has the layout of `T` and is ours for `'a` (the caller); a type without size needs no memory.
+    unsafe {
+        block.write(value);
+        Ok(&mut *block.as_ptr())
+    }
+}
+
 /// Places what `make` returns.
 ///
 /// # Safety

@@ -61,7 +61,9 @@ impl Body {
     fn exhausted(&self, layout: Layout, why: Refused<MapFailed>) -> Exhausted {
         match why {
             Refused::Full { left } => Exhausted::new(layout, left, None),
-            Refused::NotReady(refused) => Exhausted::new(layout, self.map.capacity() - self.used(), Some(refused)),
+            Refused::NotReady(refused) => {
+                Exhausted::new(layout, self.map.capacity() - self.used(), Some(refused))
+            }
         }
     }
 }

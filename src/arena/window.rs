@@ -81,7 +81,7 @@ impl Window {
         let (start, end) = self.fitting(layout)?;
         // Null: a block of no bytes from a window that is nowhere.
         let block = NonNull::new(start)?;
-        self.cursor.store(end, Relaxed);
+        self.end_at(end);
         Some(block)
     }
 
@@ -92,20 +92,26 @@ impl Window {
             return self.bump(layout);
         }
         let (start, end) = self.fitting(layout)?;
-        self.cursor.store(end, Relaxed);
+        self.end_at(end);
         // SAFETY: the block has a byte and ends before the limit, so the window is not one at address zero, and what is not
         // lies in a mapping (R3), of which no byte is at address zero; aligning went up.
         Some(unsafe { NonNull::new_unchecked(start) })
     }
 
-    /// Where a block starts and ends, if it fits.
+    /// Where the next block starts and ends, if it fits: [`end_at`](Self::end_at) hands it out.
     #[inline(always)]
-    fn fitting(&self, layout: Layout) -> Option<(*mut u8, *mut u8)> {
+    pub(super) fn fitting(&self, layout: Layout) -> Option<(*mut u8, *mut u8)> {
         let (cursor, limit) = self.get();
         let start = cursor.map_addr(|addr| aligned(addr, layout.align()));
         // Cannot overflow: an address is below 2^57 and a size with its alignment at most 2^63.
         let end = start.wrapping_add(footprint(layout.size()));
         (end.addr() <= limit.addr()).then_some((start, end))
+    }
+
+    /// Hands out what lies below `end`, which [`fitting`](Self::fitting) gave.
+    #[inline(always)]
+    pub(super) fn end_at(&self, end: *mut u8) {
+        self.cursor.store(end, Relaxed);
     }
 
     /// Moves the cursor from `end`, where the last block ends, to `to`. `false`, and nothing done, where the last

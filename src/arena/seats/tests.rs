@@ -37,7 +37,8 @@ impl Model {
 #[test]
 fn every_number_has_a_seat_of_its_own() {
     let seats = Seats::new();
-    let mut at: Vec<_> = (0..=NUMBERS).map(|number| core::ptr::from_ref(seats.window(number * STRIDE))).collect();
+    let mut at: Vec<_> =
+        (0..=NUMBERS).map(|number| core::ptr::from_ref(seats.window(number * STRIDE))).collect();
     assert!((0..=NUMBERS).all(|number| at[number] == core::ptr::from_ref(&seats.seat(number).window)));
     at.dedup();
     assert_eq!(at.len(), NUMBERS + 1);
@@ -48,7 +49,14 @@ fn who_is_alone_is_told_so_until_another_comes() {
     let seats = Seats::new();
     assert!(seats.taken(OTHER).1 && seats.taken(OTHER).1);
     assert!(!seats.taken(ME).1 && !seats.taken(OTHER).1);
-    seats.start_over();
+    assert!(seats.taken(7).1 == false && seats.taken(OTHER).1 == false);
+    seats.start_over(ME);
+    assert!(seats.taken(ME).1);
+    seats.start_over(ME);
+    assert!(!seats.taken(OTHER).1, "who resets what it alone has used keeps its seat");
+    seats.start_over(NOBODY);
+    assert!(seats.taken(OTHER).1);
+    seats.start_over(ME);
     assert!(seats.taken(ME).1);
 }
 
@@ -57,29 +65,50 @@ fn starting_over_empties_the_windows_that_were_used() {
     let model = Model::new();
     model.set(ME, 0, 8);
     model.set(OTHER, 8, 16);
-    assert_eq!(model.seats.windows().map(Window::room).sum::<usize>(), 16);
-    model.seats.start_over();
-    assert_eq!((model.both(), model.seats.windows().count()), ([None, None], 0));
+    let used = || {
+        let mut used = Vec::new();
+        model.seats.each(|number, seat| used.push((number, seat.window.room())));
+        used
+    };
+    assert_eq!(used(), [(ME, 8), (OTHER, 8)]);
+    model.seats.start_over(ME);
+    assert_eq!((model.both(), used()), ([None, None], vec![]));
+    model.set(ME, 0, 8);
+    assert_eq!(used(), [(ME, 8)]);
+    model.seats.start_over(ME);
+    assert_eq!((model.both(), used()), ([None, None], vec![(ME, 0)]));
 }
 
 #[test]
 fn windows_go_on_inside_a_checkpoint_and_are_put_back_after_it() {
     let model = Model::new();
     model.set(ME, 0, 100);
-    let outer = model.seats.enter(ME);
+    // Each time it is another thread's checkpoint.
+    let outer = model.seats.enter(7);
     assert_eq!(model.both(), [Some((0, 100)), None]);
     model.set(ME, 8, 100);
     model.set(OTHER, 200, 300);
-    let inner = model.seats.enter(ME);
+    let inner = model.seats.enter(7);
     model.set(ME, 300, 400);
     model.set(OTHER, 400, 500);
-    model.seats.back(inner);
+    model.seats.back(inner, 7);
     assert_eq!(model.both(), [Some((8, 100)), Some((200, 300))]);
     // As after a checkpoint that was forgotten.
-    model.seats.enter(ME);
+    model.seats.enter(7);
     model.set(OTHER, 500, 600);
-    model.seats.back(outer);
+    model.seats.back(outer, 7);
     assert_eq!(model.both(), [Some((0, 100)), None], "who came inside had nothing before");
+}
+
+#[test]
+fn the_window_of_the_caller_is_left_to_it() {
+    let model = Model::new();
+    model.set(ME, 0, 100);
+    let depth = model.seats.enter(ME);
+    model.set(ME, 8, 100);
+    model.set(OTHER, 200, 300);
+    model.seats.back(depth, ME);
+    assert_eq!(model.both(), [Some((8, 100)), None]);
 }
 
 #[test]
@@ -89,11 +118,11 @@ fn a_seat_used_first_inside_has_nothing_of_older_checkpoints() {
     for _ in 0..DEPTH {
         model.seats.enter(ME);
     }
-    model.seats.start_over();
+    model.seats.start_over(ME);
     let depths = [(); DEPTH].map(|()| model.seats.enter(ME));
     model.set(OTHER, 8, 16);
     for depth in depths.into_iter().rev() {
-        model.seats.back(depth);
+        model.seats.back(depth, ME);
         assert_eq!(model.window(OTHER), None);
     }
 }
@@ -106,11 +135,11 @@ fn inside_of_too_many_checkpoints_only_the_callers_window_goes_on() {
     let depths = [(); DEPTH + 2].map(|()| model.seats.enter(ME));
     assert_eq!(model.both(), [Some((0, 100)), None]);
     model.set(OTHER, 200, 300);
-    model.seats.back(depths[DEPTH + 1]);
+    model.seats.back(depths[DEPTH + 1], ME);
     assert_eq!(model.window(OTHER), None);
-    model.seats.back(depths[DEPTH]);
+    model.seats.back(depths[DEPTH], ME);
     assert_eq!(model.window(OTHER), None);
-    model.seats.back(depths[DEPTH - 1]);
+    model.seats.back(depths[DEPTH - 1], ME);
     assert_eq!(model.both(), [Some((0, 100)), Some((100, 200))]);
 }
 
@@ -121,6 +150,6 @@ fn chunks_double_up_to_the_most() {
     let steps: Vec<usize> = (0..5).map(|_| seat.next_step(1 << 10)).collect();
     assert_eq!(steps, [256, 512, 1024, 1024, 1024]);
     assert_eq!(seats.taken(OTHER).0.next_step(256), 256);
-    seats.start_over();
+    seats.start_over(NOBODY);
     assert_eq!(seats.taken(ME).0.next_step(1 << 10), 256);
 }
