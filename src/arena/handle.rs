@@ -19,14 +19,14 @@ use crate::error::MapFailed;
 
 /// Scratch memory that dies together.
 ///
-/// Allocation needs only `&Arena`, from any thread. As long as one thread allocates, it moves a cursor, which takes a
-/// few instructions; when another joins it, each finds a chunk of its own by its thread, which takes two or three times
-/// as many and no locked exchange. A [`Worker`](super::Worker) saves that search. What is allocated borrows from the
-/// arena, so that [`reset`](Self::reset), which needs `&mut`, is O(1) and safe.
+/// Allocation needs only `&Arena`, from any thread: each finds a window of its own by its thread and moves a cursor, which
+/// takes a few instructions and no locked exchange. What is allocated borrows from the arena, so that
+/// [`reset`](Self::reset), which needs `&mut`, is safe, and costs some nanoseconds.
 ///
-/// The capacity is a hard bound. Where several threads allocate, each may be refused while others have some of
-/// their chunks left: no more than they used, at most 64 KiB and a 256th of the capacity. Past it the `alloc` methods panic with what was asked and what is left; the
-/// `try_alloc` methods return that as an [`Exhausted`](super::Exhausted).
+/// The capacity is a hard bound. Where several threads allocate, each may be refused while others have some of their
+/// windows left: no more than they used, at most 64 KiB and a 256th of the capacity; a 16th, at most 1 MiB, for the one that
+/// was there first. Past it the `alloc` methods panic with what was asked and what is left; the `try_alloc` methods
+/// return that as an [`Exhausted`](super::Exhausted).
 ///
 /// ```
 /// use zk_nalloc::Arena;
@@ -107,7 +107,8 @@ impl Arena {
         unsafe { self.body.as_ref() }
     }
 
-    /// Frees everything at once and keeps the pages warm. O(1), no system call.
+    /// Frees everything at once and keeps the pages warm. No system call; some nanoseconds, and one or two for each thread
+    /// that has allocated since the last reset.
     ///
     /// Safe where other arenas ask for `unsafe`: whatever was allocated borrows from the arena, and `&mut self`
     /// says that no such borrow is left. Code written against an `unsafe` reset needs `let mut arena` and no

@@ -20,7 +20,7 @@ use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 const REFILL_MAX: usize = 1 << 20;
 
 /// A window grows by at most this share of the capacity, so that a small arena can serve several threads: no more than
-/// this is stranded when the owner stops allocating. Smaller steps show: a step takes about 0.2 us.
+/// this is stranded when that thread stops allocating.
 const REFILL_SHARE: usize = 16;
 
 /// The most that another thread's window grows by at once, as for a worker.

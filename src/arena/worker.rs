@@ -1,10 +1,10 @@
 //! One thread's part of an arena that many threads use.
 //!
-//! Why it is here: threads that use `&Arena` search for their stripe at every block. A worker takes a chunk at a
-//! time and bumps that alone, as fast as an arena of its own; what it allocates lives as long as the arena's borrow
-//! and not only as long as the worker, which suits rayon's `for_each_init` and `map_init`.
+//! Why it is here: its blocks live as long as the arena's borrow and not only as long as the worker, which suits rayon's
+//! `for_each_init` and `map_init`; it gives back what is left of its chunk; and it does without a thread's number, of
+//! which there are so many and no more.
 //!
-//! Invariant (docs/SAFETY.md): R8, a worker's window is used by one thread at a time, since a worker is not `Sync`.
+//! Invariant (docs/SAFETY.md): R4, a worker's window is used by one thread at a time, since a worker is not `Sync`.
 //! Never here: `Clone`.
 
 use core::alloc::Layout;
@@ -51,7 +51,7 @@ pub struct Worker<'a> {
     body: &'a Body,
     window: Window,
     chunk: usize,
-    /// The window is for one thread at a time (R8).
+    /// The window is for one thread at a time (R4).
     not_sync: PhantomData<Cell<()>>,
 }
 
