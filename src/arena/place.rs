@@ -36,12 +36,6 @@ pub(super) trait Source {
         self.window().bump(layout)
     }
 
-    /// Hands out a block from the window, of a layout that is known when this is compiled.
-    #[inline(always)]
-    fn bump_fixed(&self, layout: Layout) -> Option<NonNull<u8>> {
-        self.window().bump_fixed(layout)
-    }
-
     /// Hands out a block, after `bumped` was tried.
     #[inline(always)]
     fn or_try_slow(&self, bumped: Option<NonNull<u8>>, layout: Layout) -> Result<NonNull<u8>, Exhausted> {

@@ -33,22 +33,31 @@ pub(super) const fn aligned(addr: usize, align: usize) -> usize {
     if align <= MIN_ALIGN { addr } else { (addr + (align - 1)) & !(align - 1) }
 }
 
+/// Zeros are a window that is nowhere: nothing fits into it, not even a block of no bytes, which has an address.
 #[derive(Debug)]
 pub(super) struct Window {
     cursor: AtomicPtr<u8>,
-    limit: AtomicPtr<u8>,
+    /// The address behind the limit, so that no end is below zero.
+    past: AtomicPtr<u8>,
 }
 
 impl Window {
-    /// An empty window at `at`.
+    /// An empty window at `at`; nowhere if that is null.
     pub(super) fn empty(at: *mut u8) -> Self {
-        Self { cursor: AtomicPtr::new(at), limit: AtomicPtr::new(at) }
+        Self { cursor: AtomicPtr::new(at), past: AtomicPtr::new(Self::past(at)) }
     }
 
-    /// The cursor and the limit. From another thread than the window's own: two values that need not match.
+    #[inline]
+    fn past(limit: *mut u8) -> *mut u8 {
+        limit.wrapping_add(usize::from(!limit.is_null()))
+    }
+
+    /// The cursor and the limit, null if it is nowhere. From another thread than the window's own: two values that need
+    /// not match.
     #[inline]
     pub(super) fn get(&self) -> (*mut u8, *mut u8) {
-        (self.cursor.load(Relaxed), self.limit.load(Relaxed))
+        let past = self.past.load(Relaxed);
+        (self.cursor.load(Relaxed), past.wrapping_sub(usize::from(!past.is_null())))
     }
 
     /// How many bytes are left. Out of date at worst, if the window is another thread's.
@@ -61,10 +70,10 @@ impl Window {
     #[inline]
     pub(super) fn set(&self, cursor: *mut u8, limit: *mut u8) {
         self.cursor.store(cursor, Relaxed);
-        self.limit.store(limit, Relaxed);
+        self.past.store(Self::past(limit), Relaxed);
     }
 
-    /// Makes the window empty, at no address.
+    /// Makes the window one that is nowhere.
     pub(super) fn clear(&self) {
         self.set(core::ptr::null_mut(), core::ptr::null_mut());
     }
@@ -79,33 +88,20 @@ impl Window {
     #[inline(always)]
     pub(super) fn bump(&self, layout: Layout) -> Option<NonNull<u8>> {
         let (start, end) = self.fitting(layout)?;
-        // Null: a block of no bytes from a window that is nowhere.
-        let block = NonNull::new(start)?;
         self.end_at(end);
-        Some(block)
-    }
-
-    /// As [`bump`](Self::bump), for a layout that is known when this is compiled.
-    #[inline(always)]
-    pub(super) fn bump_fixed(&self, layout: Layout) -> Option<NonNull<u8>> {
-        if layout.size() == 0 {
-            return self.bump(layout);
-        }
-        let (start, end) = self.fitting(layout)?;
-        self.end_at(end);
-        // SAFETY: the block has a byte and ends before the limit, so the window is not one at address zero, and what is not
-        // lies in a mapping (R3), of which no byte is at address zero; aligning went up.
+        // SAFETY: something fits, so the window is not nowhere, and the cursor of any other lies in a mapping (R3), of which no
+        // byte is at address zero; aligning went up.
         Some(unsafe { NonNull::new_unchecked(start) })
     }
 
     /// Where the next block starts and ends, if it fits: [`end_at`](Self::end_at) hands it out.
     #[inline(always)]
     pub(super) fn fitting(&self, layout: Layout) -> Option<(*mut u8, *mut u8)> {
-        let (cursor, limit) = self.get();
+        let cursor = self.cursor.load(Relaxed);
         let start = cursor.map_addr(|addr| aligned(addr, layout.align()));
         // Cannot overflow: an address is below 2^57 and a size with its alignment at most 2^63.
         let end = start.wrapping_add(footprint(layout.size()));
-        (end.addr() <= limit.addr()).then_some((start, end))
+        (end.addr() < self.past.load(Relaxed).addr()).then_some((start, end))
     }
 
     /// Hands out what lies below `end`, which [`fitting`](Self::fitting) gave.
@@ -161,14 +157,13 @@ mod tests {
         let window = Window::empty(core::ptr::null_mut());
         for (size, align) in [(0, 1), (0, 64), (1, 1), (8, 8), (isize::MAX as usize, 1), (1 << 62, 1 << 62)] {
             assert_eq!(window.bump(layout(size, align)), None);
-            assert_eq!(window.bump_fixed(layout(size, align)), None);
         }
         let mut memory = Memory([0; 256]);
         let base = memory.0.as_mut_ptr();
         window.set(base, base.wrapping_add(16));
         let other = Window::empty(base);
         other.copy(&window);
-        assert_eq!((other.room(), other.bump_fixed(layout(16, 8))), (16, NonNull::new(base)));
+        assert_eq!((other.room(), other.bump(layout(16, 8))), (16, NonNull::new(base)));
         other.clear();
         assert_eq!((other.room(), other.bump(layout(8, 8))), (0, None));
     }

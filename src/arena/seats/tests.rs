@@ -49,7 +49,7 @@ fn who_is_alone_is_told_so_until_another_comes() {
     let seats = Seats::new();
     assert!(seats.taken(OTHER).1 && seats.taken(OTHER).1);
     assert!(!seats.taken(ME).1 && !seats.taken(OTHER).1);
-    assert!(seats.taken(7).1 == false && seats.taken(OTHER).1 == false);
+    assert!(!seats.taken(7).1 && !seats.taken(OTHER).1);
     seats.start_over(ME);
     assert!(seats.taken(ME).1);
     seats.start_over(ME);
