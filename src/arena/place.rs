@@ -97,7 +97,7 @@ fn beyond(align: usize) -> Layout {
 /// Places `value`, by `slow` where the window has no room.
 ///
 /// It is written before the window's cursor: the processor then need not have found the next block before it can write
-/// to this one, which for 128 bytes makes a third of the time.
+/// to this one, which for 128 bytes takes a fifth off the time.
 ///
 /// # Safety
 /// As for [`self::value`], of the window's blocks and those of `slow`.
