@@ -159,6 +159,24 @@ fn all_threads_allocate_in_scopes_deeper_than_a_seat_can_save() {
 }
 
 #[test]
+fn a_new_arena_has_nothing_of_one_that_is_gone() {
+    for round in 0..10_u64 {
+        let mut arena = Arena::with_capacity(1 << 20).unwrap();
+        assert_eq!((arena.used(), arena.high_water()), (0, 0));
+        let mut checkpoint = arena.checkpoint();
+        let scope = checkpoint.scope();
+        let mine = scope.alloc([round; 3]);
+        std::thread::scope(|threads| _ = threads.spawn(|| *scope.alloc(round)).join());
+        assert_eq!(*mine, [round; 3]);
+        std::mem::forget(checkpoint);
+        assert_eq!(arena.used(), 32);
+    }
+    let arena = Arena::with_capacity(1 << 20).unwrap();
+    let got = std::iter::from_fn(|| arena.try_alloc([0_u64; 16]).ok()).count() * 128;
+    assert_eq!(got, arena.capacity());
+}
+
+#[test]
 fn threads_that_come_and_go_strand_little() {
     let arena = Arena::with_capacity(1 << 20).unwrap();
     arena.alloc(0);
