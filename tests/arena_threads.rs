@@ -148,7 +148,7 @@ fn nested(pool: &rayon::ThreadPool, scope: &mut Scope<'_, '_>, depth: u64) {
 #[test]
 fn all_threads_allocate_in_scopes_deeper_than_a_seat_can_save() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(THREADS).build().unwrap();
-    let mut arena = Arena::with_capacity(4 << 20).unwrap();
+    let mut arena = Arena::with_capacity(if cfg!(miri) { 256 << 10 } else { 4 << 20 }).unwrap();
     for depth in [3, if cfg!(miri) { 4 } else { 9 }] {
         arena.scope(|scope| nested(&pool, scope, depth));
         assert_eq!(arena.used(), 0);
@@ -161,7 +161,7 @@ fn all_threads_allocate_in_scopes_deeper_than_a_seat_can_save() {
 #[test]
 fn a_new_arena_has_nothing_of_one_that_is_gone() {
     for round in 0..10_u64 {
-        let mut arena = Arena::with_capacity(1 << 20).unwrap();
+        let mut arena = Arena::with_capacity(64 << 10).unwrap();
         assert_eq!((arena.used(), arena.high_water()), (0, 0));
         let mut checkpoint = arena.checkpoint();
         let scope = checkpoint.scope();
@@ -171,7 +171,7 @@ fn a_new_arena_has_nothing_of_one_that_is_gone() {
         std::mem::forget(checkpoint);
         assert_eq!(arena.used(), 32);
     }
-    let arena = Arena::with_capacity(1 << 20).unwrap();
+    let arena = Arena::with_capacity(64 << 10).unwrap();
     let got = std::iter::from_fn(|| arena.try_alloc([0_u64; 16]).ok()).count() * 128;
     assert_eq!(got, arena.capacity());
 }
