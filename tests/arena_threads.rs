@@ -1,8 +1,9 @@
-//! An arena used by many threads: blocks never overlap, whoever owns the window, and nothing is lost.
+//! An arena used by many threads: blocks never overlap, whoever comes and goes, and nothing is lost.
 
 use std::sync::Barrier;
 
 use zk_nalloc::Arena;
+use zk_nalloc::arena::Scope;
 
 fn is_send<T: Send>() {}
 fn is_sync<T: Sync>() {}
@@ -61,7 +62,7 @@ fn single_values_from_all_threads() {
 }
 
 #[test]
-fn all_threads_allocate_by_workers_and_the_owner_beside_them() {
+fn all_threads_allocate_by_workers_and_by_the_arena_beside_them() {
     let mut arena = Arena::reserve(if cfg!(miri) { 4 << 20 } else { 1 << 30 }).unwrap();
     for _ in 0..3 {
         arena.alloc(1);
@@ -75,7 +76,7 @@ fn all_threads_allocate_by_workers_and_the_owner_beside_them() {
 }
 
 #[test]
-fn the_owner_may_go_and_another_thread_take_over() {
+fn the_first_thread_may_go_and_others_go_on() {
     let mut arena = Arena::with_capacity(1 << 20).unwrap();
     for round in 0..20_u64 {
         let numbers: Vec<&mut u64> = std::thread::scope(|scope| {
@@ -104,7 +105,7 @@ fn an_exhausted_arena_refuses_every_thread() {
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     assert!(got <= 512, "no more than there is");
-    assert!(got >= 480, "no more is stranded than the owner's window of a 16th");
+    assert!(got >= 480, "no more is stranded than the first window of a 16th");
 }
 
 #[test]
@@ -129,6 +130,52 @@ fn what_stays_outside_a_scope_and_what_goes_with_it_share_no_chunk() {
     assert!((least..2 * least + 4096).contains(&used), "{used} bytes are in use, of {least} asked for");
 }
 
+/// Allocates from all threads, before, inside and after a scope within this one, and so on `depth` times.
+fn nested(pool: &rayon::ThreadPool, scope: &mut Scope<'_, '_>, depth: u64) {
+    for round in 0..2 {
+        let before = pool.broadcast(|_| scope.alloc([depth, round, 0]));
+        let used = scope.used();
+        if depth > 0 {
+            scope.scope(|inner| nested(pool, inner, depth - 1));
+        }
+        assert!(scope.used() >= used, "what a rewind cannot put back is lost, not given twice");
+        let after = pool.broadcast(|_| scope.alloc([depth, round, 1]));
+        assert!(before.iter().all(|x| **x == [depth, round, 0]));
+        assert!(after.iter().all(|x| **x == [depth, round, 1]));
+    }
+}
+
+#[test]
+fn all_threads_allocate_in_scopes_deeper_than_a_seat_can_save() {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(THREADS).build().unwrap();
+    let mut arena = Arena::with_capacity(if cfg!(miri) { 256 << 10 } else { 4 << 20 }).unwrap();
+    for depth in [3, if cfg!(miri) { 4 } else { 9 }] {
+        arena.scope(|scope| nested(&pool, scope, depth));
+        assert_eq!(arena.used(), 0);
+    }
+    arena.reset();
+    let got = std::iter::from_fn(|| arena.try_alloc([0_u64; 16]).ok()).count() * 128;
+    assert_eq!(got, arena.capacity(), "one thread can have it all");
+}
+
+#[test]
+fn a_new_arena_has_nothing_of_one_that_is_gone() {
+    for round in 0..10_u64 {
+        let mut arena = Arena::with_capacity(64 << 10).unwrap();
+        assert_eq!((arena.used(), arena.high_water()), (0, 0));
+        let mut checkpoint = arena.checkpoint();
+        let scope = checkpoint.scope();
+        let mine = scope.alloc([round; 3]);
+        std::thread::scope(|threads| _ = threads.spawn(|| *scope.alloc(round)).join());
+        assert_eq!(*mine, [round; 3]);
+        std::mem::forget(checkpoint);
+        assert_eq!(arena.used(), 32);
+    }
+    let arena = Arena::with_capacity(64 << 10).unwrap();
+    let got = std::iter::from_fn(|| arena.try_alloc([0_u64; 16]).ok()).count() * 128;
+    assert_eq!(got, arena.capacity());
+}
+
 #[test]
 fn threads_that_come_and_go_strand_little() {
     let arena = Arena::with_capacity(1 << 20).unwrap();
@@ -143,7 +190,7 @@ fn threads_that_come_and_go_strand_little() {
 }
 
 #[test]
-fn the_owner_keeps_its_window_when_others_come() {
+fn the_first_thread_keeps_its_window_when_others_come() {
     let mut arena = Arena::with_capacity(1 << 20).unwrap();
     for _ in 0..3 {
         arena.alloc(0_u64);

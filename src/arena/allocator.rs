@@ -12,6 +12,7 @@
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
+use super::parts::Body;
 use super::place::Source;
 use super::shared::Want;
 use super::window::{Window, footprint};
@@ -38,7 +39,7 @@ fn allocate(source: &impl Source, layout: Layout) -> Result<NonNull<[u8]>, Exhau
 fn allocate_zeroed(source: &impl Source, layout: Layout) -> Result<NonNull<[u8]>, Exhausted> {
     let block = try_place(source, layout)?;
     if layout.size() != 0 {
-        let dirty = source.arena().dirty_len(block.as_ptr(), layout.size());
+        let dirty = source.body().dirty_len(block.as_ptr(), layout.size());
         // SAFETY: the block is ours (R11) and longer than `dirty`.
         unsafe { block.write_bytes(0, dirty) };
     }
@@ -54,26 +55,20 @@ fn deallocate(source: &impl Source, block: NonNull<u8>, layout: Layout) {
 
 /// Frees `to..from`, the end of a block, where the block is the last one.
 fn cut(source: &impl Source, from: usize, to: usize) {
-    source.arena().note_dirty(from);
-    let moved = source.any_window().is_some_and(|window| window.move_end(from, to));
-    if !moved {
-        source.arena().shared.0.give_back(from, to);
+    source.body().note_dirty(from);
+    if !source.window().move_end(from, to) {
+        source.body().shared.0.give_back(from, to);
     }
 }
 
 /// Moves the end of a block from `from` up to `to`, where nothing lies behind it.
 fn lengthen(source: &impl Source, from: usize, to: usize) -> bool {
-    if let Some(window) = source.any_window()
-        && window.get().0.addr() == from
-    {
-        if window.move_end(from, to) {
-            return true;
-        }
-        let widened = source.arena().widen_slow(window, to);
-        source.window_moved();
-        return widened && window.move_end(from, to);
+    let window = source.window();
+    if window.get().0.addr() == from {
+        return window.move_end(from, to)
+            || source.body().widen_slow(window, to) && window.move_end(from, to);
     }
-    source.arena().extend_slow(from, to)
+    source.body().extend_slow(from, to)
 }
 
 /// Grows a block in place or by moving it.
@@ -92,7 +87,7 @@ unsafe fn grow(
             || lengthen(source, end(block, old), end(block, new)));
     if in_place {
         // The caller's pointer may reach no further than the old block; the arena's own does.
-        let whole = source.arena().map.at(block.addr().get());
+        let whole = source.body().map.at(block.addr().get());
         return Ok(sized(NonNull::new(whole).unwrap_or(block), new));
     }
     let moved = try_place(source, new)?;
@@ -118,7 +113,7 @@ unsafe fn grow_zeroed(
     if fresh != 0 {
         // SAFETY: the part behind the old size belongs to the block.
         let part = unsafe { grown.cast::<u8>().add(old.size()) };
-        let dirty = source.arena().dirty_len(part.as_ptr(), fresh);
+        let dirty = source.body().dirty_len(part.as_ptr(), fresh);
         // SAFETY: `dirty <= fresh`.
         unsafe { part.write_bytes(0, dirty) };
     }
@@ -148,7 +143,7 @@ unsafe fn shrink(
     Ok(sized(block, new))
 }
 
-impl Arena {
+impl Body {
     /// Lengthens the block that ends at `from` to `to` in place, where it is the last one given away.
     pub(super) fn extend_slow(&self, from: usize, to: usize) -> bool {
         let Ok(more) = Layout::from_size_align(to - from, 1) else { return false };

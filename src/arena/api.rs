@@ -14,21 +14,21 @@ use core::ptr::NonNull;
 use super::place::{self, Source};
 use super::{Arena, Exhausted, Scope, Worker, Zeroable};
 
-/// Calls a function of `place` with the way to get a block (`bump` or `bump_fixed`) that cannot fail, or with the one
+/// Calls a function of `place` with the way to get a block that cannot fail, or with the one
 /// that can.
 macro_rules! placed {
-    (try $source:expr, $bump:ident, $function:ident $(, $argument:expr)*) => {
+    (try $source:expr, $function:ident $(, $argument:expr)*) => {
         // SAFETY: a block lives until the arena is reset, rewound or dropped (R11), and none of these can be before
         // the end of the lifetime in the signature (R10). What is not dirty is zero (R9).
         unsafe {
-            place::$function(|layout| $source.or_try_slow($source.$bump(layout), layout) $(, $argument)*)
+            place::$function(|layout| $source.or_try_slow($source.bump(layout), layout) $(, $argument)*)
         }
     };
-    ($source:expr, $bump:ident, $function:ident $(, $argument:expr)*) => {{
+    ($source:expr, $function:ident $(, $argument:expr)*) => {{
         // SAFETY: as above.
         let Ok(placed) = (unsafe {
             place::$function(
-                |layout| Ok::<_, Infallible>($source.or_slow($source.$bump(layout), layout))
+                |layout| Ok::<_, Infallible>($source.or_slow($source.bump(layout), layout))
                 $(, $argument)*
             )
         });
@@ -63,7 +63,11 @@ macro_rules! allocation_methods {
         #[inline(always)]
         #[track_caller]
         pub fn alloc<$($own,)? T>(&$($own)? self, value: T) -> &$a mut T {
-            placed!(self, bump_fixed, value, || value)
+            // SAFETY: as in `placed`.
+            let Ok(placed) = (unsafe {
+                place::moved(self, value, |layout| Ok::<_, Infallible>(self.place_slow(layout)))
+            });
+            placed
         }
 
         /// Moves `value` into the arena.
@@ -79,7 +83,8 @@ macro_rules! allocation_methods {
         /// ```
         #[inline(always)]
         pub fn try_alloc<$($own,)? T>(&$($own)? self, value: T) -> Result<&$a mut T, Exhausted> {
-            placed!(try self, bump_fixed, value, || value)
+            // SAFETY: as in `placed`.
+            unsafe { place::moved(self, value, |layout| self.try_place_slow(layout)) }
         }
 
         /// Makes a value in its place in the arena: what is large need not be moved there.
@@ -98,7 +103,7 @@ macro_rules! allocation_methods {
         #[inline(always)]
         #[track_caller]
         pub fn alloc_with<$($own,)? T>(&$($own)? self, make: impl FnOnce() -> T) -> &$a mut T {
-            placed!(self, bump_fixed, value, make)
+            placed!(self, value, make)
         }
 
         /// Makes a value in its place in the arena, as [`alloc_with`](Self::alloc_with) does.
@@ -117,7 +122,7 @@ macro_rules! allocation_methods {
             &$($own)? self,
             make: impl FnOnce() -> T,
         ) -> Result<&$a mut T, Exhausted> {
-            placed!(try self, bump_fixed, value, make)
+            placed!(try self, value, make)
         }
 
         /// Allocates `n` values without initialising them.
@@ -136,7 +141,7 @@ macro_rules! allocation_methods {
         #[inline(always)]
         #[track_caller]
         pub fn alloc_array<$($own,)? T>(&$($own)? self, n: usize) -> &$a mut [MaybeUninit<T>] {
-            placed!(self, bump, uninit, n)
+            placed!(self, uninit, n)
         }
 
         /// Allocates `n` values without initialising them.
@@ -155,7 +160,7 @@ macro_rules! allocation_methods {
             &$($own)? self,
             n: usize,
         ) -> Result<&$a mut [MaybeUninit<T>], Exhausted> {
-            placed!(try self, bump, uninit, n)
+            placed!(try self, uninit, n)
         }
 
         /// Allocates `n` values that are zero, writing only what was in use before: fresh pages are zero already.
@@ -171,7 +176,7 @@ macro_rules! allocation_methods {
         #[inline(always)]
         #[track_caller]
         pub fn alloc_zeroed<$($own,)? T: Zeroable>(&$($own)? self, n: usize) -> &$a mut [T] {
-            placed!(self, bump, zeroed, |at, len| self.arena().dirty_len(at, len), n)
+            placed!(self, zeroed, |at, len| self.body().dirty_len(at, len), n)
         }
 
         /// Allocates `n` values that are zero, as [`alloc_zeroed`](Self::alloc_zeroed) does.
@@ -189,7 +194,7 @@ macro_rules! allocation_methods {
             &$($own)? self,
             n: usize,
         ) -> Result<&$a mut [T], Exhausted> {
-            placed!(try self, bump, zeroed, |at, len| self.arena().dirty_len(at, len), n)
+            placed!(try self, zeroed, |at, len| self.body().dirty_len(at, len), n)
         }
 
         /// Copies a slice into the arena.
@@ -205,7 +210,7 @@ macro_rules! allocation_methods {
         #[inline(always)]
         #[track_caller]
         pub fn alloc_slice_copy<$($own,)? T: Copy>(&$($own)? self, values: &[T]) -> &$a mut [T] {
-            placed!(self, bump, copied, values)
+            placed!(self, copied, values)
         }
 
         /// Copies a slice into the arena.
@@ -223,7 +228,7 @@ macro_rules! allocation_methods {
             &$($own)? self,
             values: &[T],
         ) -> Result<&$a mut [T], Exhausted> {
-            placed!(try self, bump, copied, values)
+            placed!(try self, copied, values)
         }
 
         /// Makes `n` values in their places, from their indices.
@@ -246,7 +251,7 @@ macro_rules! allocation_methods {
             n: usize,
             make: impl FnMut(usize) -> T,
         ) -> &$a mut [T] {
-            placed!(self, bump, filled, n, make)
+            placed!(self, filled, n, make)
         }
 
         /// Makes `n` values in their places, as [`alloc_slice_fill_with`](Self::alloc_slice_fill_with) does.
@@ -266,7 +271,7 @@ macro_rules! allocation_methods {
             n: usize,
             make: impl FnMut(usize) -> T,
         ) -> Result<&$a mut [T], Exhausted> {
-            placed!(try self, bump, filled, n, make)
+            placed!(try self, filled, n, make)
         }
 
         /// Moves what an iterator yields into the arena: as many values as it says it has, or as many as there are
@@ -287,7 +292,7 @@ macro_rules! allocation_methods {
         where
             I: IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
         {
-            placed!(self, bump, collected, values.into_iter())
+            placed!(self, collected, values.into_iter())
         }
 
         /// Moves what an iterator yields into the arena, as [`alloc_slice_fill_iter`](Self::alloc_slice_fill_iter)
@@ -310,7 +315,7 @@ macro_rules! allocation_methods {
         where
             I: IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
         {
-            placed!(try self, bump, collected, values.into_iter())
+            placed!(try self, collected, values.into_iter())
         }
 
         /// Allocates memory of a layout, not initialised. It is freed with the arena's other memory.

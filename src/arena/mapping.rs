@@ -153,8 +153,9 @@ impl Mapping {
         Ok(())
     }
 
-    /// Gives the pages below `end` back; says whether all bytes below it are zero now.
-    pub(super) fn purge(&mut self, end: usize) -> bool {
+    /// Gives the pages below the address `end` back; says whether all bytes below it are zero now. To be called with the
+    /// arena held exclusively.
+    pub(super) fn purge(&self, end: usize) -> bool {
         let len = (end - self.start()).next_multiple_of(PAGE_MAX);
         len == 0 || raw::purge(self.base.as_ptr(), len)
     }
@@ -207,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_purge_leaves_zeros() {
-        let mut mapping = Mapping::whole(3 * PAGE_MAX).unwrap();
+        let mapping = Mapping::whole(3 * PAGE_MAX).unwrap();
         // SAFETY: the mapping is whole, so its bytes can be written (R2).
         unsafe { mapping.base().write_bytes(1, 3 * PAGE_MAX) };
         assert!(mapping.purge(mapping.start() + PAGE_MAX + 1));

@@ -29,21 +29,23 @@
 //!
 //! What fails to compile is a use after the reset, which is what the `unsafe` stood for.
 //!
-//! Invariants R1 to R15 are in docs/SAFETY.md; the design and its measurements in docs/ARENA.md.
+//! Invariants R1 to R14 are in docs/SAFETY.md; the design and its measurements in docs/ARENA.md.
 
 #[cfg(any(feature = "allocator-api2", feature = "nightly"))]
 mod allocator;
 mod api;
 mod exhausted;
+mod handle;
 mod mapping;
-mod owner;
+mod number;
 mod parts;
 mod place;
 mod raw;
 mod refill;
 mod scope;
+mod seats;
 mod shared;
-mod stripes;
+mod spare;
 mod typed;
 mod typed_raw;
 mod window;
@@ -51,7 +53,7 @@ mod worker;
 mod zeroable;
 
 pub use exhausted::Exhausted;
-pub use parts::Arena;
+pub use handle::Arena;
 pub use scope::{Checkpoint, Scope};
 pub use typed::TypedArena;
 pub use worker::Worker;

@@ -1,6 +1,6 @@
 //! From a block of bytes to a reference: the one place where allocations get their type and lifetime.
 //!
-//! Why it is here: [`Arena`], [`Scope`](super::Scope) and [`Worker`](super::Worker) differ only in where blocks come
+//! Why it is here: [`Arena`](super::Arena), [`Scope`](super::Scope) and [`Worker`](super::Worker) differ only in where blocks come
 //! from ([`Source`]) and how long they live. The functions here take the way to get a block as a closure, so that
 //! the panicking and the fallible forms are one: a closure that cannot fail has [`Infallible`] as its error.
 //!
@@ -15,47 +15,25 @@ use core::num::NonZero;
 use core::ptr::NonNull;
 use core::slice;
 
+use super::parts::Body;
 use super::window::Window;
-use super::{Arena, Exhausted, Zeroable};
+use super::{Exhausted, Zeroable};
 
 /// What blocks come from. A block that is handed out lies in the arena's mapping, can be read and written, has the
 /// size and alignment asked for, and belongs to the taker until the arena is reset, rewound or dropped (R11).
 pub(super) trait Source {
-    fn arena(&self) -> &Arena;
+    fn body(&self) -> &Body;
 
-    /// The window that this thread may bump, if it has one here.
-    fn window(&self) -> Option<&Window>;
+    /// The window that this thread may bump; an empty one where it has none.
+    fn window(&self) -> &Window;
 
-    /// Hands out a block, not of size zero, from a window that this thread has found elsewhere. Inlined into the way that
-    /// begins where the window has no room, which for most threads of a shared arena is the usual one.
-    #[inline(always)]
-    fn bump_elsewhere(&self, _layout: Layout) -> Option<NonNull<u8>> {
-        None
-    }
-
-    /// Hands out a block that neither had room for; not of size zero.
+    /// Hands out a block for which the window had no room; not of size zero.
     fn find_slow(&self, layout: Layout) -> Result<NonNull<u8>, Exhausted>;
-
-    /// The window that this thread's last block came from, if it came from one.
-    #[cfg(any(feature = "allocator-api2", feature = "nightly"))]
-    fn any_window(&self) -> Option<&Window> {
-        self.window()
-    }
-
-    /// Takes note that the limit of the window has changed.
-    #[cfg(any(feature = "allocator-api2", feature = "nightly"))]
-    fn window_moved(&self) {}
 
     /// Hands out a block from the window.
     #[inline(always)]
     fn bump(&self, layout: Layout) -> Option<NonNull<u8>> {
-        self.window()?.bump(layout)
-    }
-
-    /// Hands out a block from the window, of a layout that is known when this is compiled.
-    #[inline(always)]
-    fn bump_fixed(&self, layout: Layout) -> Option<NonNull<u8>> {
-        self.bump(layout)
+        self.window().bump(layout)
     }
 
     /// Hands out a block, after `bumped` was tried.
@@ -86,22 +64,13 @@ pub(super) trait Source {
         if layout.size() == 0 {
             return Ok(dangling(layout));
         }
-        match self.bump_elsewhere(layout) {
-            Some(block) => Ok(block),
-            None => self.find_slow(layout),
-        }
+        self.find_slow(layout)
     }
 
     #[cold]
     #[inline(never)]
     #[track_caller]
     fn place_slow(&self, layout: Layout) -> NonNull<u8> {
-        // Before the other, whose result is returned in memory.
-        if layout.size() != 0
-            && let Some(block) = self.bump_elsewhere(layout)
-        {
-            return block;
-        }
         match self.try_place_slow(layout) {
             Ok(block) => block,
             Err(exhausted) => panic!("{exhausted}"),
@@ -123,6 +92,42 @@ pub(super) fn array<T>(n: usize) -> Layout {
 #[cold]
 fn beyond(align: usize) -> Layout {
     Layout::from_size_align(isize::MAX as usize - (align - 1), align).expect("the largest size there is")
+}
+
+/// Places `value`, by `slow` where the window has no room.
+///
+/// It is written before the window's cursor: the processor then need not have found the next block before it can write
+/// to this one, which for 128 bytes takes a fifth off the time.
+///
+/// # Safety
+/// As for [`self::value`], of the window's blocks and those of `slow`.
+#[inline(always)]
+pub(super) unsafe fn moved<'a, T, E>(
+    source: &impl Source,
+    value: T,
+    slow: impl FnOnce(Layout) -> Result<NonNull<u8>, E>,
+) -> Result<&'a mut T, E> {
+    const { assert!(!core::mem::needs_drop::<T>(), "an arena runs no destructors; see zk_nalloc::arena") }
+    let layout = Layout::new::<T>();
+    let window = source.window();
+    if size_of::<T>() != 0
+        && let Some((start, end)) = window.fitting(layout)
+    {
+        let block = start.cast::<T>();
+        // SAFETY: the block lies in a window of this thread's, so it can be written and is nobody else's (R3, R4); no foreign
+        // code runs before it is handed out, and then it is ours for `'a` (the caller).
+        unsafe {
+            block.write(value);
+            window.end_at(end);
+            return Ok(&mut *block);
+        }
+    }
+    let block = if size_of::<T>() == 0 { NonNull::dangling() } else { slow(layout)?.cast::<T>() };
+    // SAFETY: the block has the layout of `T` and is ours for `'a` (the caller); a type without size needs no memory.
+    unsafe {
+        block.write(value);
+        Ok(&mut *block.as_ptr())
+    }
 }
 
 /// Places what `make` returns.
@@ -245,10 +250,11 @@ pub(super) unsafe fn collected<'a, T, E>(
 }
 
 /// Overwrites the first `len` bytes of an arena with zeros, whatever the compiler thinks of it.
-pub(super) fn wipe(base: NonNull<u8>, len: usize, arena: &mut Arena) {
-    debug_assert!(len <= arena.capacity());
-    // SAFETY: the bytes were in use, so they can be written (R2), and the exclusive borrow says that they no longer
-    // are (R10).
+///
+/// # Safety
+/// They can be written, and nobody uses them.
+pub(super) unsafe fn wipe(base: NonNull<u8>, len: usize) {
+    // SAFETY: as the caller promises.
     unsafe { base.write_bytes(0, len) };
     // The block claims to read all memory that the pointer reaches, so that the writes above must have happened.
     // SAFETY: it does nothing.

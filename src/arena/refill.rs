@@ -1,4 +1,4 @@
-//! What happens when a window has no room: the owner's and the workers' way to more memory, and everybody else's.
+//! What happens when a window has no room: the way to more memory.
 //!
 //! Why it is here: everything in this file is off the hot path, once for some 64 KiB or for a block as large.
 //! Never here: waiting. The one lock on this way is that of opening more of a reserved mapping.
@@ -6,12 +6,12 @@
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
+use super::parts::Body;
 use super::place::Source;
 use super::shared::{Refused, Want};
 use super::window::{Window, footprint};
-use super::{Arena, Exhausted, owner};
+use super::{Arena, Exhausted, number};
 use crate::error::MapFailed;
-use crate::sync::atomic::Ordering::Relaxed;
 
 /// A request above this share of a window's growth does not replace a window: it is taken from the counter alone.
 const LARGE_SHARE: usize = 4;
@@ -19,7 +19,7 @@ const LARGE_SHARE: usize = 4;
 /// Chunks of two threads share no pair of cache lines.
 pub(super) const CHUNK_ALIGN: usize = 128;
 
-impl Arena {
+impl Body {
     /// Hands out a block from `window`, after having got it more memory: right behind it where that is free, else
     /// elsewhere, about `chunk` bytes at a multiple of `align`.
     pub(super) fn refill_slow(
@@ -48,40 +48,6 @@ impl Arena {
         Ok(window.bump(layout).expect("the window was made large enough"))
     }
 
-    /// Hands out a block for which the stripe of this thread, if there is one, has no room; from the counter where it can
-    /// have none. `owner` says whether the arena's own window is this thread's.
-    fn stripe_slow(&self, me: u64, owner: bool, layout: Layout) -> Result<NonNull<u8>, Exhausted> {
-        // Everybody reads the line of the arena's own window in vain before coming here, which costs little unless
-        // the owner keeps writing to it. A closed key sends the owner here too, where it moves to a stripe.
-        if self.stripes.share() {
-            self.window.0.1.close(self.map.start());
-        }
-        let stripe = match self.stripes.mine(me) {
-            Some(stripe) => stripe,
-            None => match self.stripes.claim_slow(me) {
-                Some(stripe) => stripe,
-                None => return self.take_slow(layout),
-            },
-        };
-        if owner {
-            self.hand_over(&stripe.window);
-        }
-        self.refill_slow(&stripe.window, stripe.next_step(self.chunk), CHUNK_ALIGN, layout)
-    }
-
-    /// Moves the arena's own window, which is this thread's, to `stripe`, which is too, if there is more in it.
-    fn hand_over(&self, stripe: &Window) {
-        let window = &self.window.0.0;
-        if window.room() > stripe.room() {
-            let (cursor, limit) = window.get();
-            stripe.set(cursor, limit);
-            // Empty, at an address where no block ends.
-            window.set(self.map.at(self.map.start()), self.map.at(self.map.start()));
-            // Closes it: we may have set it for the window that has gone just after another thread had closed it.
-            self.set_key();
-        }
-    }
-
     /// Hands out a block from the shared counter.
     pub(super) fn take_slow(&self, layout: Layout) -> Result<NonNull<u8>, Exhausted> {
         let want = Want { least: layout, most: 0, end: self.map.end() };
@@ -95,66 +61,34 @@ impl Arena {
     fn exhausted(&self, layout: Layout, why: Refused<MapFailed>) -> Exhausted {
         match why {
             Refused::Full { left } => Exhausted::new(layout, left, None),
-            Refused::NotReady(refused) => Exhausted::new(layout, self.remaining(), Some(refused)),
+            Refused::NotReady(refused) => {
+                Exhausted::new(layout, self.map.capacity() - self.used(), Some(refused))
+            }
         }
     }
 }
 
 impl Source for Arena {
     #[inline(always)]
-    fn arena(&self) -> &Arena {
-        self
+    fn body(&self) -> &Body {
+        self.body()
     }
 
     #[inline(always)]
-    fn window(&self) -> Option<&Window> {
-        // Relaxed: the tag is ours only if we wrote it, or who held the arena exclusively before us (R7).
-        (self.owner.load(Relaxed) == owner::current()).then_some(&self.window.0.0)
-    }
-
-    #[inline(always)]
-    fn bump_fixed(&self, layout: Layout) -> Option<NonNull<u8>> {
-        // Both are known when this is compiled.
-        if layout.size() > owner::BLOCK_MAX / 2 || layout.align() > owner::BLOCK_MAX / 2 {
-            return None;
-        }
-        let (window, key) = &self.window.0;
-        window.bump_if(layout, |end| key.fits(end))
-    }
-
-    #[inline(always)]
-    fn bump_elsewhere(&self, layout: Layout) -> Option<NonNull<u8>> {
-        self.stripes.mine(owner::current())?.window.bump(layout)
-    }
-
-    #[cfg(any(feature = "allocator-api2", feature = "nightly"))]
-    fn any_window(&self) -> Option<&Window> {
-        self.stripes.mine(owner::current()).map(|stripe| &stripe.window).or_else(|| self.window())
-    }
-
-    #[cfg(any(feature = "allocator-api2", feature = "nightly"))]
-    fn window_moved(&self) {
-        if self.owner.load(Relaxed) == owner::current() {
-            self.set_key();
-        }
+    fn window(&self) -> &Window {
+        self.body().seats.window(number::offset())
     }
 
     fn find_slow(&self, layout: Layout) -> Result<NonNull<u8>, Exhausted> {
-        let me = owner::assigned();
-        // Looked at before it is claimed: an exchange that fails would still take the cache line from everybody.
-        // Relaxed: the window was last written by who held the arena exclusively, which happened before (R8).
-        let mut owner = self.owner.load(Relaxed);
-        if owner == owner::NOBODY && me != owner::NEW {
-            owner = self
-                .owner
-                .compare_exchange(owner::NOBODY, me, Relaxed, Relaxed)
-                .map_or_else(|now| now, |_| me);
+        let (body, me) = (self.body(), number::assigned());
+        if me == number::NOBODY {
+            return body.take_slow(layout);
         }
-        if owner != me || self.stripes.shared() {
-            return self.stripe_slow(me, owner == me, layout);
+        let (seat, alone) = body.seats.taken(me);
+        if alone {
+            body.refill_slow(&seat.window, body.refill, 1, layout)
+        } else {
+            body.refill_slow(&seat.window, seat.next_step(body.chunk), CHUNK_ALIGN, layout)
         }
-        let block = self.refill_slow(&self.window.0.0, self.refill, 1, layout);
-        self.set_key();
-        block
     }
 }

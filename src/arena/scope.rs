@@ -15,7 +15,7 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 
 use super::Arena;
-use super::parts::Mark;
+use super::parts::{Body, Mark};
 use super::place::Source;
 use super::window::Window;
 use super::{Exhausted, Worker};
@@ -81,7 +81,7 @@ impl Arena {
     /// ```
     #[must_use = "the arena goes back to this state when the checkpoint is dropped"]
     pub fn checkpoint(&mut self) -> Checkpoint<'_> {
-        Checkpoint { mark: self.mark(), arena: self }
+        Checkpoint { mark: self.body().mark(), arena: self }
     }
 
     /// Calls `body` with a scope and frees what was allocated in it, also when `body` unwinds.
@@ -132,7 +132,7 @@ impl<'a> Checkpoint<'a> {
 impl Drop for Checkpoint<'_> {
     fn drop(&mut self) {
         // All that was allocated since borrows from this checkpoint, and nobody else can reach the arena (R10).
-        self.arena.rewind(self.mark);
+        self.arena.body().rewind(self.mark);
     }
 }
 
@@ -155,7 +155,7 @@ impl Scope<'_, '_> {
     /// ```
     #[must_use = "the arena goes back to this state when the checkpoint is dropped"]
     pub fn checkpoint(&mut self) -> Checkpoint<'_> {
-        Checkpoint { mark: self.arena.mark(), arena: self.arena }
+        Checkpoint { mark: self.arena.body().mark(), arena: self.arena }
     }
 
     /// Calls `body` with a scope inside this one and frees what was allocated in it, also when `body` unwinds.
@@ -204,33 +204,13 @@ impl Deref for Scope<'_, '_> {
 
 impl Source for Scope<'_, '_> {
     #[inline(always)]
-    fn arena(&self) -> &Arena {
-        self.arena
+    fn body(&self) -> &Body {
+        self.arena.body()
     }
 
     #[inline(always)]
-    fn window(&self) -> Option<&Window> {
+    fn window(&self) -> &Window {
         self.arena.window()
-    }
-
-    #[inline(always)]
-    fn bump_fixed(&self, layout: Layout) -> Option<NonNull<u8>> {
-        self.arena.bump_fixed(layout)
-    }
-
-    #[inline(always)]
-    fn bump_elsewhere(&self, layout: Layout) -> Option<NonNull<u8>> {
-        self.arena.bump_elsewhere(layout)
-    }
-
-    #[cfg(any(feature = "allocator-api2", feature = "nightly"))]
-    fn any_window(&self) -> Option<&Window> {
-        self.arena.any_window()
-    }
-
-    #[cfg(any(feature = "allocator-api2", feature = "nightly"))]
-    fn window_moved(&self) {
-        self.arena.window_moved();
     }
 
     fn find_slow(&self, layout: Layout) -> Result<NonNull<u8>, Exhausted> {

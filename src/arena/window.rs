@@ -5,7 +5,7 @@
 //! moves to the processor, so that other threads may read them for the statistics.
 //!
 //! Invariants (docs/SAFETY.md): R3, `cursor <= limit`, both are multiples of [`MIN_ALIGN`], and no live block lies
-//! between them; R4, only one thread at a time calls anything here but `get`.
+//! between them; R4, only one thread at a time calls anything here but `get`, except for a window that is always empty.
 //! Never here: getting a window. See `refill`.
 
 #![expect(unsafe_code, reason = "a pointer known not to be null, on the hot path")]
@@ -33,22 +33,31 @@ pub(super) const fn aligned(addr: usize, align: usize) -> usize {
     if align <= MIN_ALIGN { addr } else { (addr + (align - 1)) & !(align - 1) }
 }
 
+/// Zeros are a window that is nowhere: nothing fits into it, not even a block of no bytes, which has an address.
 #[derive(Debug)]
 pub(super) struct Window {
     cursor: AtomicPtr<u8>,
-    limit: AtomicPtr<u8>,
+    /// The address behind the limit, so that no end is below zero.
+    past: AtomicPtr<u8>,
 }
 
 impl Window {
-    /// An empty window at `at`.
+    /// An empty window at `at`; nowhere if that is null.
     pub(super) fn empty(at: *mut u8) -> Self {
-        Self { cursor: AtomicPtr::new(at), limit: AtomicPtr::new(at) }
+        Self { cursor: AtomicPtr::new(at), past: AtomicPtr::new(Self::past(at)) }
     }
 
-    /// The cursor and the limit. From another thread than the window's own: two values that need not match.
+    #[inline]
+    fn past(limit: *mut u8) -> *mut u8 {
+        limit.wrapping_add(usize::from(!limit.is_null()))
+    }
+
+    /// The cursor and the limit, null if it is nowhere. From another thread than the window's own: two values that need
+    /// not match.
     #[inline]
     pub(super) fn get(&self) -> (*mut u8, *mut u8) {
-        (self.cursor.load(Relaxed), self.limit.load(Relaxed))
+        let past = self.past.load(Relaxed);
+        (self.cursor.load(Relaxed), past.wrapping_sub(usize::from(!past.is_null())))
     }
 
     /// How many bytes are left. Out of date at worst, if the window is another thread's.
@@ -61,29 +70,44 @@ impl Window {
     #[inline]
     pub(super) fn set(&self, cursor: *mut u8, limit: *mut u8) {
         self.cursor.store(cursor, Relaxed);
-        self.limit.store(limit, Relaxed);
+        self.past.store(Self::past(limit), Relaxed);
+    }
+
+    /// Makes the window one that is nowhere.
+    pub(super) fn clear(&self) {
+        self.set(core::ptr::null_mut(), core::ptr::null_mut());
+    }
+
+    /// Makes this window the same as `other`.
+    pub(super) fn copy(&self, other: &Window) {
+        let (cursor, limit) = other.get();
+        self.set(cursor, limit);
     }
 
     /// Hands out a block, or `None` where it does not fit.
     #[inline(always)]
     pub(super) fn bump(&self, layout: Layout) -> Option<NonNull<u8>> {
-        self.bump_if(layout, |end| end <= self.limit.load(Relaxed).addr())
+        let (start, end) = self.fitting(layout)?;
+        self.end_at(end);
+        // SAFETY: something fits, so the window is not nowhere, and the cursor of any other lies in a mapping (R3), of which no
+        // byte is at address zero; aligning went up.
+        Some(unsafe { NonNull::new_unchecked(start) })
     }
 
-    /// Hands out a block if one that ends at the address given to `fits` lies in the window, and the window is
-    /// the caller's.
+    /// Where the next block starts and ends, if it fits: [`end_at`](Self::end_at) hands it out.
     #[inline(always)]
-    pub(super) fn bump_if(&self, layout: Layout, fits: impl FnOnce(usize) -> bool) -> Option<NonNull<u8>> {
+    pub(super) fn fitting(&self, layout: Layout) -> Option<(*mut u8, *mut u8)> {
         let cursor = self.cursor.load(Relaxed);
         let start = cursor.map_addr(|addr| aligned(addr, layout.align()));
         // Cannot overflow: an address is below 2^57 and a size with its alignment at most 2^63.
         let end = start.wrapping_add(footprint(layout.size()));
-        if !fits(end.addr()) {
-            return None;
-        }
+        (end.addr() < self.past.load(Relaxed).addr()).then_some((start, end))
+    }
+
+    /// Hands out what lies below `end`, which [`fitting`](Self::fitting) gave.
+    #[inline(always)]
+    pub(super) fn end_at(&self, end: *mut u8) {
         self.cursor.store(end, Relaxed);
-        // SAFETY: the cursor lies in a mapping (R3), of which no byte is at address zero, and aligning went up.
-        Some(unsafe { NonNull::new_unchecked(start) })
     }
 
     /// Moves the cursor from `end`, where the last block ends, to `to`. `false`, and nothing done, where the last
@@ -126,6 +150,22 @@ mod tests {
         assert_eq!(offset(window.bump(layout(16, 1))), Some(48));
         assert_eq!(offset(window.bump(layout(0, 1))), Some(64), "nothing fits at the very end");
         assert_eq!(window.bump(layout(1, 1)), None);
+    }
+
+    #[test]
+    fn a_window_that_is_nowhere_hands_out_nothing() {
+        let window = Window::empty(core::ptr::null_mut());
+        for (size, align) in [(0, 1), (0, 64), (1, 1), (8, 8), (isize::MAX as usize, 1), (1 << 62, 1 << 62)] {
+            assert_eq!(window.bump(layout(size, align)), None);
+        }
+        let mut memory = Memory([0; 256]);
+        let base = memory.0.as_mut_ptr();
+        window.set(base, base.wrapping_add(16));
+        let other = Window::empty(base);
+        other.copy(&window);
+        assert_eq!((other.room(), other.bump(layout(16, 8))), (16, NonNull::new(base)));
+        other.clear();
+        assert_eq!((other.room(), other.bump(layout(8, 8))), (0, None));
     }
 
     #[test]

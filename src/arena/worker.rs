@@ -1,10 +1,10 @@
 //! One thread's part of an arena that many threads use.
 //!
-//! Why it is here: threads that use `&Arena` search for their stripe at every block. A worker takes a chunk at a
-//! time and bumps that alone, as fast as an arena of its own; what it allocates lives as long as the arena's borrow
-//! and not only as long as the worker, which suits rayon's `for_each_init` and `map_init`.
+//! Why it is here: its blocks live as long as the arena's borrow and not only as long as the worker, which suits rayon's
+//! `for_each_init` and `map_init`; it gives back what is left of its chunk; and it does without a thread's number, of
+//! which there are so many and no more.
 //!
-//! Invariant (docs/SAFETY.md): R8, a worker's window is used by one thread at a time, since a worker is not `Sync`.
+//! Invariant (docs/SAFETY.md): R4, a worker's window is used by one thread at a time, since a worker is not `Sync`.
 //! Never here: `Clone`.
 
 use core::alloc::Layout;
@@ -12,6 +12,7 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
+use super::parts::Body;
 use super::place::Source;
 use super::refill::CHUNK_ALIGN;
 use super::window::Window;
@@ -47,10 +48,10 @@ const CHUNK_MIN: usize = 256;
 /// ```
 #[derive(Debug)]
 pub struct Worker<'a> {
-    arena: &'a Arena,
+    body: &'a Body,
     window: Window,
     chunk: usize,
-    /// The window is for one thread at a time (R8).
+    /// The window is for one thread at a time (R4).
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -87,8 +88,9 @@ impl Arena {
     pub fn worker_with_chunk(&self, bytes: usize) -> Worker<'_> {
         let chunk = bytes.clamp(CHUNK_MIN, self.capacity().max(CHUNK_MIN)) & !(CHUNK_ALIGN - 1);
         // An empty window at an address that is the end of nothing that was given away.
-        let window = Window::empty(self.map.base().as_ptr());
-        Worker { arena: self, window, chunk, not_sync: PhantomData }
+        let body = self.body();
+        let window = Window::empty(body.map.base().as_ptr());
+        Worker { body, window, chunk, not_sync: PhantomData }
     }
 }
 
@@ -96,24 +98,23 @@ impl Drop for Worker<'_> {
     fn drop(&mut self) {
         let (cursor, limit) = self.window.get();
         if cursor != limit {
-            self.arena.shared.0.give_back(limit.addr(), cursor.addr());
+            self.body.shared.0.give_back(limit.addr(), cursor.addr());
         }
     }
 }
 
 impl Source for Worker<'_> {
     #[inline(always)]
-    fn arena(&self) -> &Arena {
-        self.arena
+    fn body(&self) -> &Body {
+        self.body
     }
 
     #[inline(always)]
-    fn window(&self) -> Option<&Window> {
-        Some(&self.window)
+    fn window(&self) -> &Window {
+        &self.window
     }
 
     fn find_slow(&self, layout: Layout) -> Result<NonNull<u8>, Exhausted> {
-        let align = layout.align().max(CHUNK_ALIGN);
-        self.arena.refill_slow(&self.window, self.chunk, align, layout)
+        self.body.refill_slow(&self.window, self.chunk, CHUNK_ALIGN, layout)
     }
 }
