@@ -1,4 +1,4 @@
-//! Scratch memory for a whole phase: one allocation is a few instructions, the end is O(1), and the compiler
+//! Scratch memory for a whole phase: one allocation is a few instructions, the end some nanoseconds, and the compiler
 //! proves that nothing outlives it.
 //!
 //! - [`Arena`] hands out memory of all types, to one thread fast and to many safely.
