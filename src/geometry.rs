@@ -13,6 +13,12 @@ use crate::os::{CHUNK, GRANULE};
 /// What colours are multiples of: a cache line.
 const LINE: usize = 64;
 
+/// From this size on blocks begin within a line, because they are longer than what most last-level caches hold.
+const SKEW_FROM: usize = 32 << 20;
+
+/// How far before a line such blocks begin, and behind one: half a line, so that no load of 32 bytes straddles two.
+const SKEW: usize = 32;
+
 /// Room in a block for the largest colour.
 const COLOUR_ROOM: usize = GRANULE - LINE;
 
@@ -140,13 +146,25 @@ impl Block {
     /// neighbours in time lie six lines and more apart, every ninth begins alike but for a line in 288 turns, and all 64
     /// colours come. Few colours at a time beat many, and no two may be next to each other (docs/DESIGN.md has the
     /// measurement). A copy from one to the next is spared the stalls of stores and loads that share their low bits.
+    ///
+    /// Long blocks begin half a line earlier. They are matrices whose rows are a power of two long, and a transpose
+    /// writes a line into each of sixteen rows before it comes back to the first; all of them are in one set, unless
+    /// every line of the matrix is spread over two (measured: 10 to 20 % of a transpose, 6 to 10 % of a proof).
     #[inline]
     pub(crate) const fn colour(turn: usize, layout: Layout) -> usize {
         if layout.align() >= GRANULE {
             return 0;
         }
         let lines = turn.wrapping_mul(455) >> 5;
-        (lines.wrapping_mul(LINE) & COLOUR_ROOM) & !(layout.align() - 1)
+        let whole = lines.wrapping_mul(LINE) & COLOUR_ROOM;
+        let offset = if layout.size() < SKEW_FROM {
+            whole
+        } else if whole == 0 {
+            SKEW
+        } else {
+            whole - SKEW
+        };
+        offset & !(layout.align() - 1)
     }
 }
 
@@ -187,7 +205,8 @@ mod tests {
                 let block = Block::of(request).unwrap();
                 for turn in 0..64 {
                     let colour = Block::colour(turn, request);
-                    assert_eq!(colour % align.min(64), 0);
+                    let line = if size < SKEW_FROM { 64 } else { SKEW };
+                    assert!(align >= GRANULE || colour.is_multiple_of(line.min(align)));
                     assert!(align >= GRANULE || colour.is_multiple_of(align));
                     assert!(colour + size <= block.len.bytes(), "{size} {align} {turn}");
                     let pointer = 7 * (1 << 30) + colour;
@@ -232,6 +251,17 @@ mod tests {
             }
         }
         assert!(seen.iter().all(|&s| s));
+    }
+
+    #[test]
+    fn long_blocks_begin_within_a_line_unless_an_alignment_was_asked_for() {
+        for turn in 0..64 * 288 {
+            assert_eq!(Block::colour(turn, layout(SKEW_FROM - 1, 8)) % LINE, 0, "turn {turn}");
+            for align in [1, 8, SKEW] {
+                assert_eq!(Block::colour(turn, layout(SKEW_FROM, align)) % LINE, SKEW, "turn {turn}");
+            }
+            assert_eq!(Block::colour(turn, layout(SKEW_FROM, LINE)) % LINE, 0, "turn {turn}");
+        }
     }
 
     #[test]

@@ -61,6 +61,11 @@ impl Scan {
     }
 }
 
+/// The length of the steps in which a block is looked at.
+fn step_of(span: Span) -> usize {
+    (span.len / STEPS).next_multiple_of(CHUNK).max(CHUNK)
+}
+
 impl<O: Os> Cache<O> {
     /// Takes back a block at `start`, for which `requested` bytes were asked; 0 where the request lives on in
     /// another block. `false`, and nothing done, where frees take the slow path: [`Cache::give_slowly`].
@@ -161,10 +166,18 @@ impl<O: Os> Cache<O> {
                 self.zeroing.learn_chunks(span.len, scan.resident, scan.seen);
                 add(&self.tally.zeroed_not, scan.seen.saturating_sub(scan.resident) as u64);
             }
-            Noted { .. } => {
-                let end =
-                    absent.last().filter(|last| last.end() == scan.end).map_or(span.end(), |last| last.start);
-                self.zeroing.learn_reach(span.len, end - span.start);
+            Noted { warm, .. } => {
+                let end = match absent.last() {
+                    Some(last) if last.end() == scan.end => last.start,
+                    // What lies behind the last untouched part may have been resident before.
+                    Some(last) if last.end() < span.start + warm => last.start,
+                    _ => span.end(),
+                };
+                let reach = end - span.start;
+                // What was resident before tells nothing, nor does the step in which that ended.
+                if warm == 0 || end == span.end() || reach > warm + step_of(span) {
+                    self.zeroing.learn_reach(span.len, reach);
+                }
             }
         }
         if absent.is_empty() {
@@ -179,7 +192,7 @@ impl<O: Os> Cache<O> {
     fn scan(&self, span: Span) -> Option<Scan> {
         // Its ends share huge pages with others and tell nothing.
         let chunks = span.inner(CHUNK);
-        let step = (span.len / STEPS).next_multiple_of(CHUNK).max(CHUNK);
+        let step = step_of(span);
         let mut scan = Scan { seen: chunks.len, end: chunks.end(), ..Scan::NOTHING };
         if chunks.is_empty() {
             return None;
@@ -200,7 +213,17 @@ impl<O: Os> Cache<O> {
                 }
             }
             at = part.end();
-            scan.note(part, self.os().resident(part.start, part.len)?);
+            let bytes = self.os().resident(part.start, part.len)?;
+            // Where what is touched ends within the step: to call the rest of it resident would let what is free and
+            // not there grow with each block.
+            let cut = part.end().min((part.start + bytes).next_multiple_of(CHUNK));
+            let tail = Span::between(cut, part.end());
+            if tail.is_empty() || bytes == 0 || self.os().resident(tail.start, tail.len)? > 0 {
+                scan.note(part, bytes);
+            } else {
+                scan.note(Span::between(part.start, cut), bytes);
+                scan.note(tail, 0);
+            }
         }
         Some(scan)
     }

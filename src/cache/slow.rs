@@ -223,7 +223,8 @@ impl<O: Os> Cache<O> {
         if fresh || (zeroed && SizeClass::of(Granules(len / GRANULE)).is_none()) {
             let mut table = self.untouched.lock(self.os());
             let before = table.credit();
-            table.remember(run.span.start, Noted { credit, zeroed, fresh });
+            let warm = run.unclean.parts().last().map_or(0, |part| part.end() - run.span.start);
+            table.remember(run.span.start, Noted { credit, zeroed, fresh, warm });
             self.note_credit(before, table.credit());
         }
         if untouched > credit {

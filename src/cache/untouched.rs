@@ -3,8 +3,14 @@
 //! There is no header and no record of blocks; this table remembers the last few hundred large ones that held
 //! memory which nobody had touched yet, or zeros. Forgetting one costs speed alone.
 
-/// Slots. A block is remembered in the one that its address hashes to.
+/// Slots.
 const SLOTS: usize = 512;
+
+/// A block is remembered in one of so many, to which its address hashes. With one alone, two long blocks whose addresses
+/// collide, once in 512, forgot what was untouched of one of them, and it was booked as resident for ever.
+const WAYS: usize = 4;
+
+const SETS: usize = SLOTS / WAYS;
 
 /// Blocks shorter than this are not worth a look: a huge page or two.
 pub(super) const WORTH_A_LOOK: usize = 4 << 20;
@@ -18,6 +24,8 @@ pub(super) struct Noted {
     pub(super) zeroed: bool,
     /// Whether huge pages of it were untouched.
     pub(super) fresh: bool,
+    /// How far from its start it was resident already, in bytes.
+    pub(super) warm: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,37 +36,38 @@ struct Slot {
 
 #[derive(Debug)]
 pub(super) struct Untouched {
-    slots: [Slot; SLOTS],
+    sets: [[Slot; WAYS]; SETS],
     credit: usize,
 }
 
 impl Untouched {
     pub(super) const fn new() -> Self {
-        const EMPTY: Slot = Slot { start: 0, noted: Noted { credit: 0, zeroed: false, fresh: false } };
-        Self { slots: [EMPTY; SLOTS], credit: 0 }
+        const EMPTY: Slot =
+            Slot { start: 0, noted: Noted { credit: 0, zeroed: false, fresh: false, warm: 0 } };
+        Self { sets: [[EMPTY; WAYS]; SETS], credit: 0 }
     }
 
-    /// Fibonacci hashing of the granule's number.
-    const fn slot(start: usize) -> usize {
-        ((start >> 12).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - SLOTS.ilog2())) % SLOTS
+    /// The slots of a block, by Fibonacci hashing of the granule's number.
+    fn set(&mut self, start: usize) -> &mut [Slot; WAYS] {
+        let hash = (start >> 12).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (usize::BITS - SETS.ilog2());
+        &mut self.sets[hash % SETS]
     }
 
-    /// Remembers the block at `start`.
+    /// Remembers the block at `start`, instead of the one that least is expected of where there is no place for it.
     pub(super) fn remember(&mut self, start: usize, noted: Noted) {
-        let slot = &mut self.slots[Self::slot(start)];
-        self.credit = self.credit - slot.noted.credit + noted.credit;
-        *slot = Slot { start, noted };
+        let set = self.set(start);
+        let known = set.iter().position(|slot| slot.start == start);
+        let place = known.or_else(|| set.iter().position(|slot| slot.start == 0));
+        let place = place.or_else(|| (0..WAYS).min_by_key(|&way| set[way].noted.credit)).unwrap_or(0);
+        let before = core::mem::replace(&mut set[place], Slot { start, noted });
+        self.credit = self.credit - before.noted.credit + noted.credit;
     }
 
     /// Forgets the block at `start`, and tells what was known of it, if anything.
     pub(super) fn forget(&mut self, start: usize) -> Option<Noted> {
-        let slot = &mut self.slots[Self::slot(start)];
-        if slot.start != start {
-            return None;
-        }
-        let noted = slot.noted;
+        let slot = self.set(start).iter_mut().find(|slot| slot.start == start)?;
+        let noted = core::mem::take(slot).noted;
         self.credit -= noted.credit;
-        *slot = Slot::default();
         Some(noted)
     }
 
@@ -78,10 +87,27 @@ mod tests {
         for i in 1..=10_000_usize {
             table.remember(i * 4096, Noted { credit: i, ..Noted::default() });
         }
-        assert_eq!(table.credit(), table.slots.iter().map(|s| s.noted.credit).sum::<usize>());
+        assert_eq!(table.credit(), table.sets.iter().flatten().map(|s| s.noted.credit).sum::<usize>());
         let remembered = (1..=10_000_usize).filter(|i| table.forget(i * 4096).is_some()).count();
         assert!(remembered > SLOTS / 2 && remembered <= SLOTS);
         assert_eq!(table.credit(), 0);
         assert_eq!(table.forget(4096), None);
+    }
+
+    #[test]
+    fn few_blocks_are_all_remembered_wherever_they_lie() {
+        // Four whose addresses collide, and what has no credit goes before what has.
+        let mut table = Untouched::new();
+        let first = 328 << 20;
+        let set = table.set(first).as_ptr();
+        let addresses = (0..).map(|i| first + (i << 20));
+        let colliding: Vec<usize> =
+            addresses.filter(|&start| table.set(start).as_ptr() == set).take(5).collect();
+        for (i, &start) in colliding.iter().enumerate() {
+            table.remember(start, Noted { credit: 10 - i, ..Noted::default() });
+        }
+        let known: Vec<usize> = colliding.iter().filter_map(|&s| table.forget(s)).map(|n| n.credit).collect();
+        assert_eq!(known, [10, 9, 8, 6]);
+        assert_eq!(table.credit(), 0);
     }
 }

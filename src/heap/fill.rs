@@ -39,6 +39,14 @@ impl<O: Os> PageHeap<O> {
     /// that is allowed and there is any. `false` if a part of the window was lost.
     pub(super) fn fill(&self, window: &mut Window, reach: usize) -> bool {
         let reach = Span::new(window.span().start, reach.min(window.span().len));
+        for end in [window.span().start, window.span().end()] {
+            let chunk = Span::new(end & !(CHUNK - 1), CHUNK);
+            let inside = chunk.common(window.span());
+            let is_end = !inside.is_empty() && inside.len < CHUNK;
+            if is_end && inside.common(reach) == inside && !self.fill_end(window, chunk) {
+                return false;
+            }
+        }
         let mut at = 0;
         while at < window.parts().len() {
             let part = window.parts()[at];
@@ -47,10 +55,7 @@ impl<O: Os> PageHeap<O> {
             if part.state != State::Zero || target.is_empty() || !window.may_split() {
                 continue;
             }
-            // Relaxed: a count of threads, nothing else hangs on it.
-            let movers = self.movers.fetch_add(1, Ordering::Relaxed);
-            let filled = if movers < MOVERS_MAX { self.fill_range(target) } else { Filled::Bytes(0) };
-            self.movers.fetch_sub(1, Ordering::Relaxed);
+            let filled = self.fill_range(target);
             let (Filled::Bytes(bytes) | Filled::Lost(bytes, _)) = filled;
             if bytes > 0 {
                 let more = window.split(at - 1, Span::new(target.start, bytes), State::Dirty);
@@ -59,6 +64,45 @@ impl<O: Os> PageHeap<O> {
             }
             if let Filled::Lost(_, lost) = filled {
                 self.lose(window, Span::new(target.start + bytes, lost));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Gives the end of a window that lies in `chunk` the pages of a whole one, if all of `chunk` is zero and free: the
+    /// first touch would make all of it resident, for the sake of a granule where a block is a power of two long. `false` if
+    /// that end was lost.
+    fn fill_end(&self, window: &mut Window, chunk: Span) -> bool {
+        let inside = chunk.common(window.span());
+        let Some(at) = window.parts().iter().position(|p| p.span.common(inside) == inside) else {
+            return true;
+        };
+        if window.parts()[at].state != State::Zero || !window.may_split() {
+            return true;
+        }
+        let mut inner = self.reenter();
+        let is_there = inner.setup.moves && inner.source_for(CHUNK).is_some_and(|(_, span)| !span.is_empty());
+        let Some((index, outside)) = inner.zero_beside(inside).filter(|_| is_there) else { return true };
+        if !inner.ensure_spare(&self.os) {
+            return true;
+        }
+        inner.claim(index, outside);
+        drop(inner);
+        let filled = self.fill_range(chunk);
+        let mut inner = self.reenter();
+        match filled {
+            Filled::Bytes(0) => inner.settle(outside, State::Zero),
+            Filled::Bytes(_) => {
+                inner.settle(outside, State::Dirty);
+                inner.loose += window.split(at, inside, State::Dirty);
+            }
+            Filled::Lost(..) => {
+                // Both parts of it are one range from here on, since what is retired is whole chunks.
+                inner.loose += window.split(at, inside, State::Zero);
+                inner.loose -= 1;
+                inner.retire(chunk);
+                window.lose(at + usize::from(window.parts()[at].span != inside));
                 return false;
             }
         }
@@ -77,8 +121,18 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Moves free dirty chunks under `target`, which is zero, in transit, and whole chunks.
+    /// Moves free dirty chunks under `target`, which is zero, in transit, and whole chunks, unless too many threads do such
+    /// a thing.
     fn fill_range(&self, target: Span) -> Filled {
+        // Relaxed: a count of threads, nothing else hangs on it.
+        let movers = self.movers.fetch_add(1, Ordering::Relaxed);
+        let filled = if movers < MOVERS_MAX { self.move_under(target) } else { Filled::Bytes(0) };
+        self.movers.fetch_sub(1, Ordering::Relaxed);
+        filled
+    }
+
+    /// Moves free dirty chunks under `target`, which is zero, in transit, and whole chunks.
+    fn move_under(&self, target: Span) -> Filled {
         let mut sources = [Source { span: Span::new(0, 0), shift: 0, became: State::Dirty }; SOURCES];
         let mut inner = self.reenter();
         let count = inner.claim_sources(target, &mut sources, &self.os);

@@ -409,17 +409,17 @@ impl Inner {
     }
 
     /// The window around the longest pieces of some states that holds most bytes of these states in its leading
-    /// `reach` bytes and, among such, fewest behind them.
+    /// `reach` bytes and, among such, fewest behind them, and then the one whose ends ask for no huge page of their own.
     fn best_window(&self, states: &[State], fit: Fit, reach: usize) -> Option<usize> {
         let reach = reach.min(fit.len);
-        let mut best: Option<((usize, usize), usize)> = None;
+        let mut best: Option<((usize, usize, usize), usize)> = None;
         for &state in states {
             let mut below = (usize::MAX, usize::MAX);
             for _ in 0..CANDIDATES {
                 let Some(index) = self.pieces.longest_below(state, below) else { break };
                 let span = self.pieces.span(index);
                 below = (span.len, span.start);
-                if best.is_some_and(|((most, _), _)| most >= span.len.saturating_mul(4)) {
+                if best.is_some_and(|((most, _, _), _)| most >= span.len.saturating_mul(4)) {
                     break;
                 }
                 let extent = self.extent(index, fit);
@@ -434,7 +434,7 @@ impl Inner {
                 for start in starts.into_iter().flatten() {
                     let lead = self.held(Span::new(start, reach), states);
                     let rest = self.held(Span::between(start + reach, start + fit.len), states);
-                    let score = (lead, fit.len - rest);
+                    let score = (lead, fit.len - rest, self.good_ends(Span::new(start, fit.len), states));
                     if lead > 0 && best.is_none_or(|(most, _)| score > most) {
                         best = Some((score, start));
                     }
@@ -442,6 +442,34 @@ impl Inner {
             }
         }
         best.map(|(_, start)| start)
+    }
+
+    /// How many of the two ends of a window begin or end on a chunk, are held by pieces of some states, or lie in a chunk
+    /// that pages can be moved under.
+    fn good_ends(&self, window: Span, states: &[State]) -> usize {
+        let is_good = |&end: &usize| {
+            let chunk = Span::new(end & !(CHUNK - 1), CHUNK);
+            let inside = chunk.common(window);
+            inside.len.is_multiple_of(CHUNK)
+                || self.held(inside, states) == inside.len
+                || self.zero_beside(inside).is_some()
+        };
+        [window.start, window.end()].iter().filter(|end| is_good(end)).count()
+    }
+
+    /// What else there is of the chunk of which `inside` is one end, and its piece, if all of that is zero and free.
+    pub(super) fn zero_beside(&self, inside: Span) -> Option<(Index, Span)> {
+        let chunk = Span::new(inside.start & !(CHUNK - 1), CHUNK);
+        let outside = match (inside.start == chunk.start, inside.end() == chunk.end()) {
+            (true, false) => Span::between(inside.end(), chunk.end()),
+            (false, true) => Span::between(chunk.start, inside.start),
+            _ => return None,
+        };
+        let index = self.pieces.at(outside.start)?;
+        let is_zero = self.pieces.get(index).state == State::Zero
+            && self.pieces.span(index).common(outside) == outside
+            && self.regions.of(outside.start).span == self.regions.of(inside.start).span;
+        is_zero.then_some((index, outside))
     }
 
     /// The free memory around a piece, as far as a run that touches it can use it.
@@ -453,7 +481,7 @@ impl Inner {
         for _ in 0..REACH {
             let Some(next) = self.pieces.next(end) else { break };
             let s = self.pieces.span(next);
-            if s.start != end || s.start >= region.end() || end - span.start >= reach {
+            if s.start != end || s.start >= region.end() || end - span.end() >= reach {
                 break;
             }
             end = s.end();
@@ -461,7 +489,7 @@ impl Inner {
         for _ in 0..REACH {
             let Some(previous) = self.pieces.previous(start) else { break };
             let s = self.pieces.span(previous);
-            if s.end() != start || s.start < region.start || span.end() - start >= reach {
+            if s.end() != start || s.start < region.start || span.start - start >= reach {
                 break;
             }
             start = s.start;

@@ -1,7 +1,7 @@
 //! What an event is in the file: four words of eight bytes, little-endian.
 //!
 //! The first holds the time in nanoseconds (48 bits, three days) over the number of the thread (16 bits), the second an
-//! address, which is a multiple of 64, over the kind (6 bits). A slot whose kind is 0 was never written.
+//! address, which is a multiple of 32, over the kind (5 bits). A slot whose kind is 0 was never written.
 
 use core::alloc::Layout;
 
@@ -108,7 +108,7 @@ impl Event<'_> {
             Self::Huge { bytes } => (12, 0, bytes as u64, 0),
         };
         let thread = u64::from(thread.clamp(1, 0xffff));
-        [time << 16 | thread, place as u64 & !63 | kind, second, third].map(u64::to_le)
+        [time << 16 | thread, place as u64 & !31 | kind, second, third].map(u64::to_le)
     }
 }
 

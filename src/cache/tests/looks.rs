@@ -2,9 +2,9 @@
 
 use std::alloc::Layout;
 
-use super::fake;
 use super::model::Model;
 use super::ops::finish;
+use super::{fake, fake_in_short};
 use crate::config::Config;
 use crate::heap::Span;
 use crate::os::fake::{Call, Fake};
@@ -34,6 +34,128 @@ fn a_dozen_looks_tell_where_a_half_used_block_was_touched_no_more() {
     assert!(looks <= 13, "{looks}");
     let reach = model.cache.zeroing.reach(64 * MIB);
     assert!((32 * MIB..=34 * MIB).contains(&reach), "{} KiB", reach >> 10);
+    finish(&model, Vec::new(), true);
+}
+
+/// What a trace and its extension ask for, `(length, zeroed, touched)`: of the first block the end stays untouched.
+const EXTENSION: [(usize, bool, usize); 3] =
+    [(328 * MIB, false, 164 * MIB), (328 * MIB, true, 328 * MIB), (328 * MIB, true, 328 * MIB)];
+
+/// Passes rounds of that; `pinned` blocks stay behind the first one. Gives what was resident at the highest, in MiB.
+fn extend(pinned: usize) -> usize {
+    let model = Model::new(fake_in_short(8 << 30, 0), 4 << 30, Config::new());
+    let layout = |size| Layout::from_size_align(size, 8).unwrap();
+    let config = Config::new();
+    let (mut high, mut pins) = (0, Vec::new());
+    let mut take = |(size, zeroed, touched): (usize, bool, usize)| {
+        let p = match zeroed {
+            true => model.cache.allocate_zeroed(layout(size), &config, |_| ()),
+            false => model.cache.allocate(layout(size), &config, |_| ()),
+        };
+        model.os().sow(p.addr(), touched, 1);
+        high = high.max(model.os().resident_bytes());
+        (p, layout(size))
+    };
+    for round in 0..12 {
+        // What is shorter lies elsewhere each round, in the way of what is longer.
+        let short = [3, 16].map(|size| take((size * MIB, false, size * MIB)));
+        let first = take(EXTENSION[0]);
+        model.cache.deallocate(short[1].0, short[1].1);
+        let [second, third] = [take(EXTENSION[1]), take(EXTENSION[2])];
+        if pins.len() < pinned {
+            pins.push(take((5 * MIB, false, 5 * MIB)));
+        }
+        for (p, layout) in [third, first, second, short[0]] {
+            model.cache.deallocate(p, layout);
+        }
+        let reach = model.cache.zeroing.reach(328 * MIB);
+        assert!((164 * MIB..=172 * MIB).contains(&reach), "round {round}: {} MiB", reach >> 20);
+    }
+    for (p, layout) in pins {
+        model.cache.deallocate(p, layout);
+    }
+    finish(&model, Vec::new(), true);
+    high / MIB
+}
+
+#[test]
+fn a_half_used_block_beside_full_ones_stays_half_resident() {
+    // What is touched at once, and some huge pages at the ends.
+    let touched = 3 + 16 + 164 + 328 + 328;
+    let high = extend(0);
+    assert!(high <= touched + 12, "{high} MiB");
+    // Nor where its untouched end would have to lie upon what is there.
+    let high = extend(1);
+    assert!(high <= touched + 5 + 12, "{high} MiB");
+}
+
+/// A model that has learned that half of a block of 328 MiB is touched, and what its free memory consists of: lengths in
+/// MiB, whether they were touched, and whether they are free. All are whole huge pages, the first behind a live block.
+fn with_pieces(pieces: &[(usize, bool, bool)]) -> (Model<Fake>, Vec<(*mut u8, Layout)>) {
+    let model = Model::new(fake_in_short(8 << 30, 0), 4 << 30, Config::new());
+    let half_used = Layout::from_size_align(328 * MIB, 8).unwrap();
+    let config = Config::new();
+    let p = model.cache.allocate(half_used, &config, |_| ());
+    model.os().sow(p.addr(), 164 * MIB, 1);
+    model.cache.deallocate(p, half_used);
+    model.cache.release();
+    let lengths = [(2, false, false)].into_iter().chain(pieces.iter().copied());
+    let blocks = lengths.map(|(len, touched, free)| {
+        let layout = Layout::from_size_align(len * MIB, 2 * MIB).unwrap();
+        let p = model.cache.allocate(layout, &config, |_| ());
+        if touched {
+            model.os().sow(p.addr(), len * MIB, 1);
+        }
+        (p, layout, free)
+    });
+    let (free, live): (Vec<_>, Vec<_>) = blocks.collect::<Vec<_>>().into_iter().partition(|block| block.2);
+    free.into_iter().for_each(|(p, layout, _)| model.cache.deallocate(p, layout));
+    (model, live.into_iter().map(|(p, layout, _)| (p, layout)).collect())
+}
+
+/// Takes a block of 328 MiB and touches half of it.
+fn take_half_used(model: &Model<Fake>) -> (*mut u8, Layout) {
+    let layout = Layout::from_size_align(328 * MIB, 8).unwrap();
+    let p = model.cache.allocate(layout, &Config::new(), |_| ());
+    model.os().sow(p.addr(), 164 * MIB, 1);
+    (p, layout)
+}
+
+#[test]
+fn an_end_that_was_resident_before_tells_nothing() {
+    let pieces = [(170, true, true), (60, false, true), (100, true, true), (2, false, false)];
+    let (model, mut live) = with_pieces(&pieces);
+    let before = model.cache.zeroing.reach(328 * MIB);
+    let (p, layout) = take_half_used(&model);
+    assert!(p.addr() - live[0].0.addr() < 6 * MIB, "over all of them");
+    model.cache.deallocate(p, layout);
+    assert_eq!(model.cache.zeroing.reach(328 * MIB), before);
+    live.drain(..).for_each(|(p, layout)| model.cache.deallocate(p, layout));
+    finish(&model, Vec::new(), true);
+}
+
+#[test]
+fn the_last_granule_of_a_block_gets_pages_that_are_there() {
+    let model = Model::new(fake_in_short(4 << 30, 0), 1 << 30, Config::new());
+    let config = Config::new();
+    let take = |size: usize, align: usize| {
+        let layout = Layout::from_size_align(size, align).unwrap();
+        let p = model.cache.allocate(layout, &config, |_| ());
+        model.os().sow(p.addr(), size, 1);
+        (p, layout)
+    };
+    // Whole huge pages, no granule more; behind them is memory that nobody has touched.
+    let [other, between, long] = [8 * MIB, 2 * MIB, 64 * MIB].map(|size| take(size, 2 * MIB));
+    for (p, layout) in [other, long] {
+        model.cache.deallocate(p, layout);
+    }
+    let resident = model.os().resident_bytes();
+    let longer = take(64 * MIB, 8);
+    assert_eq!(longer.0.addr() >> 21, long.0.addr() >> 21, "where the other was");
+    assert_eq!(model.os().resident_bytes(), resident, "one huge page was moved under its end");
+    for (p, layout) in [between, longer] {
+        model.cache.deallocate(p, layout);
+    }
     finish(&model, Vec::new(), true);
 }
 

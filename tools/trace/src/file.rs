@@ -221,9 +221,9 @@ impl Trace {
 
 /// What a slot says; `None` of one that was never written, or says nothing.
 fn event([when, place, second, third]: [u64; 4]) -> Option<Event> {
-    let address = place & !63;
+    let address = place & !31;
     let (size, align_log2) = (second >> 8, second as u8);
-    let what = match place & 63 {
+    let what = match place & 31 {
         1 => What::Taken {
             address,
             size,
@@ -303,7 +303,7 @@ mod tests {
         let mut other = file(&[]);
         other[8] = 2;
         assert!(Trace::of(&other).unwrap_err().to_string().contains("version 2"));
-        let whole = file(&[[7 << 16 | 3, 64 | 1, 100 << 8 | 6, 0], [0; 4], [1, 63, 0, 0]]);
+        let whole = file(&[[7 << 16 | 3, 64 | 1, 100 << 8 | 6, 0], [0; 4], [1, 31, 0, 0]]);
         for len in HEADER_BYTES..=whole.len() {
             let trace = Trace::of(&whole[..len]).expect("a trace");
             assert_eq!(trace.events.len() + trace.holes as usize, (len - HEADER_BYTES) / SLOT_BYTES);
