@@ -18,6 +18,11 @@ pub(super) fn list() -> Vec<Pattern> {
     vec![
         Pattern::new("fft/16M", "a transform of 2^21 values of a 64-bit field in a fresh buffer", fft),
         Pattern::new("extension", lde, extension),
+        Pattern::new(
+            "transpose",
+            "a table of 2^15 rows and 1312 columns of 32 bits transposed into a fresh buffer and back, on all threads",
+            transpose,
+        ),
     ]
 }
 
@@ -85,6 +90,58 @@ fn extension(scale: Scale) -> Case {
         watch.timed(|| drop((trace, extended, rows)));
         COLUMNS * 8 * ((1 << log) + (1 << long)) + (8 << long)
     })
+}
+
+/// Columns of the table that is transposed: those of a Poseidon2 trace.
+const WIDTH: usize = 1312;
+/// Columns that one task transposes, and the side of the squares that are copied at a time, in values.
+const BAND: usize = 32;
+const TILE: usize = 16;
+/// Rows that a task goes through before it comes to its next columns, so that what it reads stays in the cache.
+const STRIP: usize = 128;
+
+fn transpose(scale: Scale) -> Case {
+    let rows = 1_usize << log(scale, 15);
+    let mut round = 0;
+    Case::new(scale.rounds(8), move |watch| {
+        round += 1_usize;
+        let value = |row: usize, column: usize| (row * WIDTH + column).wrapping_mul(round) as u32;
+        let (table, columns, again) = watch.timed(|| {
+            let table: Vec<u32> = (0..rows * WIDTH).into_par_iter().map(|at| value(0, at)).collect();
+            let mut columns = vec![0; table.len()];
+            transposed(&table, &mut columns, WIDTH, rows);
+            let mut again = vec![0; table.len()];
+            transposed(&columns, &mut again, rows, WIDTH);
+            (table, columns, again)
+        });
+        for row in (round % 7..rows).step_by(if scale.quick { 1 } else { 61 }) {
+            for column in (round % 5..WIDTH).step_by(if scale.quick { 1 } else { 17 }) {
+                assert_eq!(columns[column * rows + row], value(row, column), "row {row} of column {column}");
+            }
+        }
+        assert!(table == again, "a table that was transposed twice is another");
+        watch.timed(|| drop((table, columns, again)));
+        3 * 4 * rows * WIDTH
+    })
+}
+
+/// Writes the columns of `from`, which has rows of `width` values, as rows of `height` values.
+fn transposed(from: &[u32], to: &mut [u32], width: usize, height: usize) {
+    to.par_chunks_mut(BAND * height).enumerate().for_each(|(band, to)| {
+        let columns = to.len() / height;
+        for strip in (0..height).step_by(STRIP) {
+            for x in (0..columns).step_by(TILE) {
+                for y in (strip..(strip + STRIP).min(height)).step_by(TILE) {
+                    for column in x..(x + TILE).min(columns) {
+                        let rows = y..(y + TILE).min(height);
+                        for (to, row) in to[column * height..][rows.clone()].iter_mut().zip(rows) {
+                            *to = from[row * width + band * BAND + column];
+                        }
+                    }
+                }
+            }
+        }
+    });
 }
 
 /// Interpolates a column and evaluates it on a coset that has more points.
