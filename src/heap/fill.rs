@@ -5,9 +5,9 @@
 use super::pieces::Span;
 use super::pool::{Index, State};
 use super::region::{Kind, Regions};
-use super::take::Window;
+use super::window::Window;
 use super::{Inner, PageHeap, SEAMS_MAX};
-use crate::os::{CHUNK, Os};
+use crate::os::{CHUNK, Huge, Os};
 use crate::sync::atomic::Ordering;
 
 /// Threads that gather at a time; others fault instead. Moves serialise on the address space's lock and
@@ -82,7 +82,9 @@ impl<O: Os> PageHeap<O> {
             return true;
         }
         let mut inner = self.reenter();
-        let is_there = inner.setup.moves && inner.source_for(CHUNK).is_some_and(|(_, span)| !span.is_empty());
+        // In small pages the first touch takes one of them.
+        let is_worth_it = inner.setup.moves && inner.setup.huge == Huge::Advise;
+        let is_there = is_worth_it && inner.source_for(CHUNK).is_some_and(|(_, span)| !span.is_empty());
         let Some((index, outside)) = inner.zero_beside(inside).filter(|_| is_there) else { return true };
         if !inner.ensure_spare(&self.os) {
             return true;

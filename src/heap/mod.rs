@@ -4,7 +4,9 @@
 //! Its invariants are H1 to H8 of `docs/SAFETY.md`. One lock guards its books; no system call on memory is made
 //! while that lock is held: what is worked on is *in transit*, in nobody's books, until the books are opened again.
 
+mod books;
 mod fill;
+mod give;
 mod pieces;
 mod pool;
 mod purge;
@@ -15,12 +17,15 @@ mod tree;
 mod trim;
 #[cfg(any(test, proof))]
 mod walk;
+mod window;
 
+pub(crate) use books::Books;
 pub(crate) use pieces::{Fit, Span};
 pub(crate) use pool::State;
 pub(crate) use purge::Unit;
 pub(crate) use relocate::{Behind, Relocated};
-pub(crate) use take::{Found, Run, Unclean, Wish};
+pub(crate) use take::Wish;
+pub(crate) use window::{Found, Run, Unclean};
 
 use crate::misuse::Misuse;
 use crate::os::{CHUNK, Huge, Os};
@@ -57,69 +62,6 @@ pub(crate) enum Growth {
     Any,
     /// Not at all: all of the heap is one reservation, and [`PageHeap::covers`] tells its blocks.
     Never,
-}
-
-/// Bytes in each part of the books, and what has been counted since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Books {
-    /// Handed out: to callers and into stacks.
-    pub(crate) out: usize,
-    pub(crate) zero: usize,
-    pub(crate) soft: usize,
-    /// Dirty or inherited.
-    pub(crate) dirty: usize,
-    /// Bytes in the hands of an operation.
-    pub(crate) transit: usize,
-    pub(crate) retired: usize,
-    /// Free pieces.
-    pub(crate) pieces: usize,
-    /// Places where neighbouring chunks cannot share a VMA.
-    pub(crate) seams: usize,
-    pub(crate) moved: u64,
-    pub(crate) purged: u64,
-    pub(crate) softened: u64,
-    pub(crate) refused_moves: u64,
-    /// Bytes moved from free runs to where they were wanted.
-    pub(crate) gathered: u64,
-    /// Times that nothing was gathered because the budget of seams was used up.
-    pub(crate) over_budget: u64,
-    pub(crate) refused_growth: u64,
-}
-
-impl Books {
-    /// The books of two heaps together.
-    pub(crate) const fn plus(self, other: Self) -> Self {
-        Self {
-            out: self.out + other.out,
-            zero: self.zero + other.zero,
-            soft: self.soft + other.soft,
-            dirty: self.dirty + other.dirty,
-            transit: self.transit + other.transit,
-            retired: self.retired + other.retired,
-            pieces: self.pieces + other.pieces,
-            seams: self.seams + other.seams,
-            moved: self.moved + other.moved,
-            purged: self.purged + other.purged,
-            softened: self.softened + other.softened,
-            refused_moves: self.refused_moves + other.refused_moves,
-            gathered: self.gathered + other.gathered,
-            over_budget: self.over_budget + other.over_budget,
-            refused_growth: self.refused_growth + other.refused_growth,
-        }
-    }
-}
-
-/// How full the heap is, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Level {
-    /// Handed out, less what is expected to stay untouched.
-    pub(crate) out: usize,
-    /// The most of it in this window.
-    pub(crate) out_max: usize,
-    /// Free and presumed resident.
-    pub(crate) dirty: usize,
-    /// Of those, in parts of chunks, which serve short runs alone and are not purged while memory is to be had.
-    pub(crate) stranded: usize,
 }
 
 /// Seams beyond which nothing is gathered: `fork` takes 4 ms with 257 VMAs and 20 ms with 3,700 (measured), and
@@ -281,200 +223,6 @@ impl<O: Os> PageHeap<O> {
         self.inner.lock(&self.os)
     }
 
-    /// Takes back blocks that `take` handed out, whose content may be anything, and books as dirty what shares a huge page
-    /// with them. Gives the bytes that are free and dirty now.
-    pub(crate) fn give(&self, spans: &[Span]) -> usize {
-        let mut inner = self.give_all(spans);
-        // In checked mode dirty memory is painted, and this is not.
-        if !self.misuse.is_on() {
-            let out_before = inner.present() + spans.iter().map(|span| span.len).sum::<usize>();
-            let restated: usize = spans.iter().map(|&span| inner.restate_around(span)).sum();
-            // It was resident while the blocks were out: a peak that left it out would have it purged, and faulted in again.
-            inner.out_max = inner.out_max.max(out_before + restated);
-        }
-        inner.dirty()
-    }
-
-    /// Takes back blocks that nobody freed just now: a drain serves a request, and nothing is purged for what it would
-    /// book as dirty beside them.
-    pub(crate) fn give_stacked(&self, spans: &[Span]) {
-        let _ = self.give_all(spans);
-    }
-
-    fn give_all(&self, spans: &[Span]) -> Guard<'_, Inner, O> {
-        if self.misuse.is_on() {
-            spans.iter().for_each(|span| self.misuse.paint(span.start, span.len));
-        }
-        let mut inner = self.enter();
-        inner.note_peak();
-        for &span in spans {
-            inner.insert(span, State::Dirty);
-            inner.out -= span.len;
-            inner.loose -= 1;
-        }
-        inner
-    }
-
-    /// Takes back what was taken as a piece ([`PageHeap::take_piece`]) and not handed on, with the nodes of `tokens` blocks.
-    pub(crate) fn give_piece(&self, rest: Span, tokens: usize) {
-        let mut inner = self.enter();
-        inner.note_peak();
-        inner.insert(rest, State::Dirty);
-        inner.out -= rest.len;
-        inner.loose -= tokens;
-    }
-
-    /// Takes back the end of a block, from `keep` bytes on; `false` if a node for it cannot be had, and
-    /// nothing has changed.
-    pub(crate) fn give_tail(&self, block: Span, keep: usize) -> bool {
-        let mut inner = self.enter();
-        if !inner.ensure_spare(&self.os) {
-            return false;
-        }
-        inner.note_peak();
-        let tail = Span::between(block.start + keep, block.end());
-        inner.insert(tail, State::Dirty);
-        inner.out -= tail.len;
-        true
-    }
-
-    /// Takes back a block, or the end of one from `keep` bytes on, and purges it at once. `false` if a node for an end
-    /// cannot be had, and nothing has changed.
-    pub(crate) fn give_purged(&self, block: Span, keep: usize) -> bool {
-        let mut inner = self.enter();
-        if keep > 0 && !inner.ensure_spare(&self.os) {
-            return false;
-        }
-        let span = Span::between(block.start + keep, block.end());
-        inner.note_peak();
-        inner.out -= span.len;
-        inner.transit += span.len;
-        inner.loose += usize::from(keep > 0);
-        inner.operations += 1;
-        drop(inner);
-        let purged = self.os.purge(span.start, span.len).is_ok();
-        let mut inner = self.reenter();
-        inner.settle(span, if purged { State::Zero } else { State::Dirty });
-        inner.purged += if purged { span.len as u64 } else { 0 };
-        inner.operations -= 1;
-        true
-    }
-
-    /// The first half of [`PageHeap::give_tail`]: `false` if a node for the end cannot be had, and nothing has changed.
-    /// Otherwise one is set aside for it (H6), and [`PageHeap::give_tail_held`] is to be called; what lies in the end
-    /// may be overwritten before.
-    pub(crate) fn hold_tail(&self) -> bool {
-        let mut inner = self.enter();
-        let held = inner.ensure_spare(&self.os);
-        inner.loose += usize::from(held);
-        held
-    }
-
-    /// Takes back the end of a block, from `keep` bytes on, for which a node is held.
-    pub(crate) fn give_tail_held(&self, block: Span, keep: usize) {
-        let tail = Span::between(block.start + keep, block.end());
-        if self.misuse.is_on() {
-            self.misuse.paint(tail.start, tail.len);
-        }
-        let mut inner = self.enter();
-        inner.note_peak();
-        inner.loose -= 1;
-        inner.insert(tail, State::Dirty);
-        inner.out -= tail.len;
-    }
-
-    /// Sets nodes aside for so many blocks yet to be cut; `false` if they cannot be had.
-    pub(crate) fn hold_nodes(&self, count: usize) -> bool {
-        let mut inner = self.enter();
-        let held = inner.ensure_spare_for(count, &self.os);
-        inner.loose += if held { count } else { 0 };
-        held
-    }
-
-    /// Gives nodes back that were set aside.
-    pub(crate) fn drop_nodes(&self, count: usize) {
-        self.enter().loose -= count;
-    }
-
-    /// Reads the books.
-    pub(crate) fn books(&self) -> Books {
-        let inner = self.inner.lock(&self.os);
-        let free = |state| inner.pieces.bytes(state);
-        Books {
-            out: inner.out,
-            zero: free(State::Zero),
-            soft: free(State::Soft),
-            dirty: free(State::Dirty) + free(State::Inherited),
-            transit: inner.transit,
-            retired: inner.retired,
-            pieces: inner.pieces.count(),
-            seams: inner.regions.seams(),
-            moved: inner.moved,
-            purged: inner.purged,
-            softened: inner.softened,
-            refused_moves: inner.refused_moves,
-            gathered: inner.gathered,
-            over_budget: inner.over_budget,
-            refused_growth: inner.refused_growth,
-        }
-    }
-
-    /// Whether `address` lies in memory of this heap. For whoever looks at the mappings of the process.
-    pub(crate) fn holds(&self, address: usize) -> bool {
-        self.inner
-            .lock(&self.os)
-            .regions
-            .all()
-            .iter()
-            .any(|r| address >= r.span.start && address < r.span.end())
-    }
-
-    /// Bytes set aside that hold nothing.
-    pub(crate) fn closed(&self) -> usize {
-        self.inner.lock(&self.os).pieces.bytes(State::Closed)
-    }
-
-    /// Whether half of the budget of seams is used up.
-    pub(crate) fn is_seamed(&self) -> bool {
-        self.inner.lock(&self.os).regions.seams() > SEAMS_MAX / 2
-    }
-
-    /// What the limits are about.
-    pub(crate) fn level(&self) -> Level {
-        let mut inner = self.inner.lock(&self.os);
-        inner.note_peak();
-        Level {
-            out: inner.present(),
-            out_max: inner.out_max,
-            dirty: inner.dirty(),
-            stranded: inner.pieces.stranded(State::Dirty),
-        }
-    }
-
-    /// Bytes handed out, less what is expected to stay untouched.
-    pub(crate) fn out_presumed_resident(&self) -> usize {
-        let inner = self.inner.lock(&self.os);
-        inner.out.saturating_sub(inner.absent)
-    }
-
-    /// Begins a new window: the highest level is the present one.
-    pub(crate) fn begin_window(&self) {
-        let mut inner = self.inner.lock(&self.os);
-        inner.out_max = inner.present();
-    }
-
-    /// Notes how many bytes of the process, of `anonymous` in all, are not ours.
-    pub(crate) fn note_beside(&self, anonymous: usize) {
-        let mut inner = self.inner.lock(&self.os);
-        let ours = inner.out + inner.dirty() + inner.transit;
-        inner.beside = anonymous.saturating_sub(ours);
-    }
-
-    /// Notes how many of the bytes handed out are expected to stay untouched.
-    pub(crate) fn expect_absent(&self, bytes: usize) {
-        self.inner.lock(&self.os).absent = bytes;
-    }
-
     /// Waits until nothing is in transit, or for about 50 ms.
     pub(crate) fn wait_for_transit(&self) {
         for _ in 0..1000 {
@@ -554,32 +302,6 @@ impl Inner {
             let region = self.regions.of(span.start);
             self.pieces.insert(span, state, region.span);
         }
-    }
-
-    /// Books what is zero right before and behind a block that was given back as dirty, as far as it shares a huge page with
-    /// it: the block's first touch made it resident. Where it stayed zero in the books, nobody looked for resident memory
-    /// there, and blocks that come and go at other places each round left more and more of it behind. Gives the bytes. Needs
-    /// no node: what is cut off one piece goes to its neighbour.
-    fn restate_around(&mut self, block: Span) -> usize {
-        if self.setup.huge != Huge::Advise {
-            return 0;
-        }
-        let region = self.regions.of(block.start).span;
-        let before = Span::between(block.start & !(CHUNK - 1), block.start).common(region);
-        let behind = Span::between(block.end(), block.end().next_multiple_of(CHUNK)).common(region);
-        let mut restated = 0;
-        for (side, next_to) in [(before, block.start.wrapping_sub(1)), (behind, block.end())] {
-            if !side.is_empty()
-                && let Some(index) = self.pieces.at(next_to)
-                && self.pieces.get(index).state == State::Zero
-            {
-                let part = self.pieces.span(index).common(side);
-                self.pieces.carve(index, part);
-                self.pieces.insert(part, State::Dirty, region);
-                restated += part.len;
-            }
-        }
-        restated
     }
 
     /// Takes `span`, which lies in one piece, into transit.

@@ -8,7 +8,7 @@
 use super::pieces::{Fit, Span};
 use super::pool::State;
 use super::region::Kind;
-use super::take::Window;
+use super::window::Window;
 use super::{Inner, PageHeap};
 use crate::os::{CHUNK, Os};
 
@@ -190,7 +190,7 @@ impl Inner {
             return false;
         }
         let mut at = range.start;
-        for _ in 0..super::take::REACH {
+        for _ in 0..super::window::REACH {
             let Some(index) = self.pieces.at(at) else { return false };
             if behind == Behind::Resident && self.pieces.get(index).state != State::Dirty {
                 return false;

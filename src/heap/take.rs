@@ -3,7 +3,8 @@
 use super::pieces::{Fit, Span};
 use super::pool::{Index, State};
 use super::region::Kind;
-use super::{Guard, Inner, PageHeap, SPLITS, Setup};
+use super::window::{Found, Run, Unclean, Window};
+use super::{Guard, Inner, PageHeap, Setup};
 use crate::os::{CHUNK, Os};
 
 /// What a run is wanted for.
@@ -15,152 +16,10 @@ pub(crate) enum Wish {
     Zeroed,
 }
 
-/// The parts of a run that are not known to be zero, in ascending order.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Unclean {
-    parts: [Span; Self::MAX],
-    count: usize,
-}
-
-impl Unclean {
-    const MAX: usize = 8;
-
-    pub(crate) fn all(span: Span) -> Self {
-        let mut all = Self::default();
-        all.push(span);
-        all
-    }
-
-    pub(crate) fn parts(&self) -> &[Span] {
-        &self.parts[..self.count]
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.parts().iter().map(|p| p.len).sum()
-    }
-
-    /// Adds a part that lies behind all others. Where there are too many, the last one grows over the gap:
-    /// calling zero memory unclean costs time alone.
-    fn push(&mut self, part: Span) {
-        if part.is_empty() {
-            return;
-        }
-        if let Some(last) = self.count.checked_sub(1).map(|i| &mut self.parts[i])
-            && (last.end() == part.start || self.count == Self::MAX)
-        {
-            last.len = part.end() - last.start;
-            return;
-        }
-        self.parts[self.count] = part;
-        self.count += 1;
-    }
-}
-
-/// How a run was come by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// One free run was there.
-    Run,
-    /// All that was not already there was moved in, but for so many bytes, less than a chunk at each end.
-    Gathered(usize),
-    /// This many of its bytes were neither there nor moved in.
-    Fresh(usize),
-}
-
-impl Found {
-    /// How many bytes were neither there nor moved in.
-    pub(crate) const fn fresh(self) -> usize {
-        match self {
-            Self::Run => 0,
-            Self::Gathered(fresh) | Self::Fresh(fresh) => fresh,
-        }
-    }
-}
-
-/// A run that is the caller's now.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
-    pub(crate) span: Span,
-    pub(crate) unclean: Unclean,
-    pub(crate) found: Found,
-}
-
-/// A part of a window, in transit.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    pub(super) span: Span,
-    pub(super) state: State,
-}
-
-/// The parts of a window, in ascending order, without gaps.
-#[derive(Debug)]
-pub(super) struct Window {
-    parts: [Part; Self::MAX + SPLITS],
-    count: usize,
-}
-
-impl Window {
-    /// As many pieces as a window may be made of: what fits on a signal handler's stack.
-    const MAX: usize = 40;
-
-    const fn new() -> Self {
-        Self { parts: [Part { span: Span::new(0, 0), state: State::Zero }; Self::MAX + SPLITS], count: 0 }
-    }
-
-    pub(super) fn parts(&self) -> &[Part] {
-        &self.parts[..self.count]
-    }
-
-    fn push(&mut self, part: Part) {
-        self.parts[self.count] = part;
-        self.count += 1;
-    }
-
-    /// Whether a part may still be cut into three.
-    pub(super) const fn may_split(&self) -> bool {
-        self.count + 2 <= Self::MAX + SPLITS
-    }
-
-    /// Cuts the part `at` so that `middle`, which lies in it, is a part of its own with `state`. Gives how
-    /// many parts there are more.
-    pub(super) fn split(&mut self, at: usize, middle: Span, state: State) -> usize {
-        let whole = self.parts[at];
-        let pieces = [
-            Part { span: Span::between(whole.span.start, middle.start), state: whole.state },
-            Part { span: middle, state },
-            Part { span: Span::between(middle.end(), whole.span.end()), state: whole.state },
-        ];
-        let more = pieces.iter().filter(|p| !p.span.is_empty()).count() - 1;
-        self.parts.copy_within(at + 1..self.count, at + 1 + more);
-        for (i, piece) in pieces.into_iter().filter(|p| !p.span.is_empty()).enumerate() {
-            self.parts[at + i] = piece;
-        }
-        self.count += more;
-        more
-    }
-
-    /// Removes the part `at`, which is lost.
-    pub(super) fn lose(&mut self, at: usize) {
-        self.parts.copy_within(at + 1..self.count, at);
-        self.count -= 1;
-    }
-
-    pub(super) fn span(&self) -> Span {
-        let (first, last) = (self.parts[0].span, self.parts[self.count - 1].span);
-        Span::between(first.start, last.end())
-    }
-}
-
 /// Whether the last page of a range of whole pages that nobody has touched is resident, as far as the kernel tells.
 pub(super) fn is_resident_at_end<O: Os>(span: Span, setup: &Setup, os: &O) -> bool {
     setup.residency && os.resident(span.end() - setup.page, setup.page).is_some_and(|bytes| bytes > 0)
 }
-
-/// Pieces looked at on either side of a candidate.
-pub(super) const REACH: usize = Window::MAX / 2 - 2;
-
-/// Candidates looked at for a window.
-const CANDIDATES: usize = 8;
 
 impl<O: Os> PageHeap<O> {
     /// Takes one free run of resident memory that is long enough, the shortest such; no page is faulted in.
@@ -387,154 +246,11 @@ impl<O: Os> PageHeap<O> {
 }
 
 impl Inner {
-    /// Chooses where a run shall lie: the window with most resident memory in it for [`Wish::Any`], with none
-    /// for [`Wish::Zeroed`] if there is one.
-    fn plan(&self, fit: Fit, wish: Wish, reach: usize) -> Option<usize> {
-        let dirty = [State::Dirty, State::Soft, State::Inherited];
-        if wish == Wish::Any
-            && let Some(start) = self.best_window(&dirty, fit, reach)
-        {
-            return Some(start);
-        }
-        if let Some((_, start)) = self.pieces.best_fit(State::Zero, fit) {
-            return Some(start);
-        }
-        if let Some(start) = self.best_window(&[State::Zero], fit, fit.len) {
-            return Some(start);
-        }
-        if let Some((_, start)) = self.pieces.best_fit(State::Closed, fit) {
-            return Some(start);
-        }
-        self.best_window(&dirty, fit, reach)
-    }
-
-    /// The window around the longest pieces of some states that holds most bytes of these states in its leading
-    /// `reach` bytes and, among such, fewest behind them, and then the one whose ends ask for no huge page of their own.
-    fn best_window(&self, states: &[State], fit: Fit, reach: usize) -> Option<usize> {
-        let reach = reach.min(fit.len);
-        let mut best: Option<((usize, usize, usize), usize)> = None;
-        for &state in states {
-            let mut below = (usize::MAX, usize::MAX);
-            for _ in 0..CANDIDATES {
-                let Some(index) = self.pieces.longest_below(state, below) else { break };
-                let span = self.pieces.span(index);
-                below = (span.len, span.start);
-                if best.is_some_and(|((most, _, _), _)| most >= span.len.saturating_mul(4)) {
-                    break;
-                }
-                let extent = self.extent(index, fit);
-                // Where the piece ends as the reach does, where either begins or ends, and where there is room last.
-                let behind = span.end().saturating_add(fit.len - reach);
-                let starts = [
-                    fit.last_before(behind).filter(|&s| s >= extent.start && s + fit.len <= extent.end()),
-                    fit.first_from(span.start).filter(|&s| s.saturating_add(fit.len) <= extent.end()),
-                    fit.last_before(span.end()).filter(|&s| s >= extent.start),
-                    fit.last_before(extent.end()).filter(|&s| s >= extent.start),
-                ];
-                for start in starts.into_iter().flatten() {
-                    let lead = self.held(Span::new(start, reach), states);
-                    let rest = self.held(Span::between(start + reach, start + fit.len), states);
-                    let score = (lead, fit.len - rest, self.good_ends(Span::new(start, fit.len), states));
-                    if lead > 0 && best.is_none_or(|(most, _)| score > most) {
-                        best = Some((score, start));
-                    }
-                }
-            }
-        }
-        best.map(|(_, start)| start)
-    }
-
-    /// How many of the two ends of a window begin or end on a chunk, are held by pieces of some states, or lie in a chunk
-    /// that pages can be moved under.
-    fn good_ends(&self, window: Span, states: &[State]) -> usize {
-        let is_good = |&end: &usize| {
-            let chunk = Span::new(end & !(CHUNK - 1), CHUNK);
-            let inside = chunk.common(window);
-            inside.len.is_multiple_of(CHUNK)
-                || self.held(inside, states) == inside.len
-                || self.zero_beside(inside).is_some()
-        };
-        [window.start, window.end()].iter().filter(|end| is_good(end)).count()
-    }
-
-    /// What else there is of the chunk of which `inside` is one end, and its piece, if all of that is zero and free.
-    pub(super) fn zero_beside(&self, inside: Span) -> Option<(Index, Span)> {
-        let chunk = Span::new(inside.start & !(CHUNK - 1), CHUNK);
-        let outside = match (inside.start == chunk.start, inside.end() == chunk.end()) {
-            (true, false) => Span::between(inside.end(), chunk.end()),
-            (false, true) => Span::between(chunk.start, inside.start),
-            _ => return None,
-        };
-        let index = self.pieces.at(outside.start)?;
-        let is_zero = self.pieces.get(index).state == State::Zero
-            && self.pieces.span(index).common(outside) == outside
-            && self.regions.of(outside.start).span == self.regions.of(inside.start).span;
-        is_zero.then_some((index, outside))
-    }
-
-    /// The free memory around a piece, as far as a run that touches it can use it.
-    fn extent(&self, index: Index, fit: Fit) -> Span {
-        let span = self.pieces.span(index);
-        let region = self.regions.of(span.start).span;
-        let reach = fit.len.saturating_add(fit.modulus);
-        let (mut start, mut end) = (span.start, span.end());
-        for _ in 0..REACH {
-            let Some(next) = self.pieces.next(end) else { break };
-            let s = self.pieces.span(next);
-            if s.start != end || s.start >= region.end() || end - span.end() >= reach {
-                break;
-            }
-            end = s.end();
-        }
-        for _ in 0..REACH {
-            let Some(previous) = self.pieces.previous(start) else { break };
-            let s = self.pieces.span(previous);
-            if s.end() != start || s.start < region.start || span.start - start >= reach {
-                break;
-            }
-            start = s.start;
-        }
-        Span::between(start, end)
-    }
-
     /// Books a part of a piece as out, in blocks yet to be cut.
     fn hand_on(&mut self, index: Index, span: Span, tokens: usize) {
         self.pieces.carve(index, span);
         self.out += span.len;
         self.loose += tokens;
-    }
-
-    /// How many bytes of some states a range holds.
-    fn held(&self, range: Span, states: &[State]) -> usize {
-        let mut held = 0;
-        let mut at = self.pieces.at(range.start).or_else(|| self.pieces.next(range.start));
-        while let Some(index) = at {
-            let span = self.pieces.span(index);
-            if span.start >= range.end() {
-                break;
-            }
-            if states.contains(&self.pieces.get(index).state) {
-                held += span.common(range).len;
-            }
-            at = self.pieces.next(span.end());
-        }
-        held
-    }
-
-    /// Takes a free range of at most [`Window::MAX`] pieces into transit.
-    pub(super) fn claim_window(&mut self, range: Span) -> Window {
-        let mut window = Window::new();
-        let mut at = range.start;
-        while at < range.end() {
-            let Some(index) = self.pieces.at(at) else {
-                crate::invariant::broken("H1: a window over memory that is not free")
-            };
-            let span = self.pieces.span(index).common(range);
-            let state = self.claim(index, span);
-            window.push(Part { span, state });
-            at = span.end();
-        }
-        window
     }
 
     /// Takes what is closed around `part`, which is in transit, into transit too, as far as the next step;

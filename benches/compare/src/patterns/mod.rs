@@ -20,6 +20,7 @@ mod threads;
 mod transform;
 
 pub use load::CURVES;
+pub use transform::transposed;
 
 use crate::scale::Scale;
 use crate::watch::Watch;

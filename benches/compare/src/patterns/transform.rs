@@ -125,8 +125,11 @@ fn transpose(scale: Scale) -> Case {
     })
 }
 
-/// Writes the columns of `from`, which has rows of `width` values, as rows of `height` values.
-fn transposed(from: &[u32], to: &mut [u32], width: usize, height: usize) {
+/// Writes the columns of `from`, `height` rows of `width` values, as rows of `to`, on all threads.
+///
+/// # Panics
+/// When one of them is shorter than that.
+pub fn transposed(from: &[u32], to: &mut [u32], width: usize, height: usize) {
     to.par_chunks_mut(BAND * height).enumerate().for_each(|(band, to)| {
         let columns = to.len() / height;
         for strip in (0..height).step_by(STRIP) {
