@@ -10,13 +10,13 @@ use core::alloc::Layout;
 
 use crate::os::{CHUNK, GRANULE};
 
-/// What colours are multiples of: a cache line.
+/// What colours are multiples of, but for the skew of long blocks: a cache line.
 const LINE: usize = 64;
 
 /// From this size on blocks begin within a line, because they are longer than what most last-level caches hold.
 const SKEW_FROM: usize = 32 << 20;
 
-/// How far before a line such blocks begin, and behind one: half a line, so that no load of 32 bytes straddles two.
+/// How far from a line such blocks begin: half a line, so that no load of 32 bytes straddles two.
 const SKEW: usize = 32;
 
 /// Room in a block for the largest colour.
@@ -149,7 +149,7 @@ impl Block {
     ///
     /// Long blocks begin half a line earlier. They are matrices whose rows are a power of two long, and a transpose
     /// writes a line into each of sixteen rows before it comes back to the first; all of them are in one set, unless
-    /// every line of the matrix is spread over two (measured: 10 to 20 % of a transpose, 6 to 10 % of a proof).
+    /// every line of the matrix is spread over two (docs/DESIGN.md says what that gains, and what it costs).
     #[inline]
     pub(crate) const fn colour(turn: usize, layout: Layout) -> usize {
         if layout.align() >= GRANULE {
@@ -205,9 +205,7 @@ mod tests {
                 let block = Block::of(request).unwrap();
                 for turn in 0..64 {
                     let colour = Block::colour(turn, request);
-                    let line = if size < SKEW_FROM { 64 } else { SKEW };
-                    assert!(align >= GRANULE || colour.is_multiple_of(line.min(align)));
-                    assert!(align >= GRANULE || colour.is_multiple_of(align));
+                    assert_eq!(colour % align.min(GRANULE), 0);
                     assert!(colour + size <= block.len.bytes(), "{size} {align} {turn}");
                     let pointer = 7 * (1 << 30) + colour;
                     assert_eq!(Block::start(pointer, request), 7 << 30);

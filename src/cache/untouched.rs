@@ -1,7 +1,7 @@
 //! Which blocks were handed out untouched or zeroed, so that what was touched of them can be told when they are freed.
 //!
 //! There is no header and no record of blocks; this table remembers the last few hundred large ones that held
-//! memory which nobody had touched yet, or zeros. Forgetting one costs speed alone.
+//! memory which nobody had touched yet, or zeros. Forgetting one costs speed, and calls resident what is not.
 
 /// Slots.
 const SLOTS: usize = 512;
@@ -53,7 +53,7 @@ impl Untouched {
         &mut self.sets[hash % SETS]
     }
 
-    /// Remembers the block at `start`, instead of the one that least is expected of where there is no place for it.
+    /// Remembers the block at `start`; where there is no place for it, in place of the one with the least credit.
     pub(super) fn remember(&mut self, start: usize, noted: Noted) {
         let set = self.set(start);
         let known = set.iter().position(|slot| slot.start == start);
