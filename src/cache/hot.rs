@@ -11,7 +11,7 @@
 use super::shard::{Shard, Stacks};
 use super::{Cache, count::add};
 use crate::geometry::SizeClass;
-use crate::heap::Span;
+use crate::heap::{LOW_MIN, Span};
 use crate::os::Os;
 use crate::sync::atomic::Ordering;
 
@@ -19,10 +19,10 @@ use crate::sync::atomic::Ordering;
 const HOT_MAX: usize = 4 << 20;
 
 /// Blocks up to this length come from the hot run, in bytes: of longer ones little would be left in a second-level cache.
-const HOT_BLOCK_MAX: usize = HOT_MAX / 3;
+const HOT_BLOCK_MAX: usize = LOW_MIN;
 
-/// The most that a hot run holds free at once: what is left of one that is too short, and as much again as it may be.
-pub(super) const HOT_FREE_MAX: usize = HOT_BLOCK_MAX + HOT_MAX;
+/// The most that a hot run holds free at once.
+pub(super) const HOT_FREE_MAX: usize = HOT_MAX;
 
 /// Blocks that a piece of a run may be cut into before more are paid for: of 64 KiB, where the large side begins by default.
 const TOKENS: usize = HOT_MAX / (64 << 10);
@@ -81,8 +81,11 @@ impl Hot {
 }
 
 impl<O: Os> Cache<O> {
-    /// Lengthens this thread's hot run, or begins another one, and cuts a block of a class from it. `None` if no
-    /// resident memory is free for it.
+    /// Begins another hot run for this thread, and cuts a block of a class from it. `None` if no resident memory is free
+    /// for it.
+    ///
+    /// A run begins as low as there is room for one. What bursts of blocks go over stays as small as a burst so, and in
+    /// the cache: behind the end of the last run, or in the piece that fits best, all free memory would be gone through.
     pub(super) fn cut_slow(&self, class: SizeClass) -> Option<usize> {
         let len = class.len().bytes();
         // Relaxed: a limit, published when the shards were.
@@ -95,17 +98,15 @@ impl<O: Os> Cache<O> {
             drop(stacks);
             return self.cut_shorter_slow(shard, class);
         }
-        let at = stacks.hot.end;
         // Relaxed: written under this lock. It wraps where more was freed here than was taken.
         let live = shard.counts.live.load(Ordering::Relaxed) as i64;
         let drains = live < stacks.bytes() as i64;
         drop(stacks);
+        // What is left may be where the next one begins.
+        self.drain_hot(shard);
         // Whole blocks of this length, or each run would end in a piece that the next block does not fit.
         let most = HOT_MAX / len * len;
-        let more = self.heap.take_more(at, most, TOKENS);
-        // Another piece may begin where this run ends, and yet lie in the next region, into which no block may reach.
-        let goes_on = more.is_some();
-        let mut run = more.or_else(|| self.heap.take_piece(most, TOKENS));
+        let mut run = self.heap.take_lowest(most, TOKENS);
         if run.is_none() && drains {
             // More is kept than is in use, in blocks of other classes; they are what is in this thread's cache.
             self.drain_shard(shard);
@@ -113,14 +114,8 @@ impl<O: Os> Cache<O> {
         }
         let run = run?;
         let mut stacks = shard.lock(self.os());
-        let mut old = Hot::EMPTY;
-        if goes_on && run.start == stacks.hot.end {
-            stacks.hot.end = run.end();
-            stacks.hot.tokens += TOKENS;
-        } else {
-            old = stacks.hot;
-            stacks.hot = Hot { start: run.start, top: run.start, end: run.end(), tokens: TOKENS };
-        }
+        let hot = Hot { start: run.start, top: run.start, end: run.end(), tokens: TOKENS };
+        let old = core::mem::replace(&mut stacks.hot, hot);
         stacks.note_hot(old.rest().len, run.len, &shard.counts);
         let start = stacks.cut(class, &shard.counts);
         drop(stacks);

@@ -1,6 +1,6 @@
 //! Taking runs out of the heap: best fit in place first, then windows over mixed memory, filled or faulted.
 
-use super::pieces::{Fit, Span};
+use super::pieces::{Fit, LOW_MIN, Span};
 use super::pool::{Index, State};
 use super::region::Kind;
 use super::window::{Found, Run, Unclean, Window};
@@ -41,17 +41,16 @@ impl<O: Os> PageHeap<O> {
         Some(Run { span, unclean: Unclean::all(span), found: Found::Run })
     }
 
-    /// Takes a piece of resident memory that will be handed on in `tokens` blocks at most, from a run that is much longer
-    /// if there is one, so that more can be had behind it.
-    pub(crate) fn take_piece(&self, len: usize, tokens: usize) -> Option<Span> {
-        let fit = |len| Fit::aligned(len, 1);
+    /// Takes the lowest piece of resident memory, or as much of it as `most`, to be handed on in `tokens` blocks at most;
+    /// none is longer than [`LOW_MIN`].
+    pub(crate) fn take_lowest(&self, most: usize, tokens: usize) -> Option<Span> {
         let mut inner = self.enter();
         if !inner.ensure_spare_for(tokens, &self.os) {
             return None;
         }
-        let (index, start) =
-            [8, 1].into_iter().find_map(|n| inner.pieces.best_fit(State::Dirty, fit(n * len)))?;
-        let span = Span::new(start, len);
+        let index = inner.pieces.lowest().or_else(|| inner.pieces.shortest_from(State::Dirty, LOW_MIN))?;
+        let span = inner.pieces.span(index);
+        let span = Span::new(span.start, span.len.min(most));
         inner.hand_on(index, span, tokens);
         Some(span)
     }
@@ -68,24 +67,6 @@ impl<O: Os> PageHeap<O> {
         if span.len < least {
             return None;
         }
-        inner.hand_on(index, span, tokens);
-        Some(span)
-    }
-
-    /// Takes up to `len` bytes of resident memory at `at`, behind a piece that was taken.
-    pub(crate) fn take_more(&self, at: usize, len: usize, tokens: usize) -> Option<Span> {
-        let mut inner = self.enter();
-        let index = inner.pieces.at(at).filter(|&i| inner.pieces.get(i).state == State::Dirty)?;
-        let span = inner.pieces.span(index).common(Span::new(at, len));
-        // No block lies in two regions.
-        if inner.regions.of(at).span.start == at
-            || span.start != at
-            || span.len < len
-            || !inner.ensure_spare_for(tokens, &self.os)
-        {
-            return None;
-        }
-        // Asking for nodes moves no piece.
         inner.hand_on(index, span, tokens);
         Some(span)
     }

@@ -134,7 +134,7 @@ fn loom_two_threads_purge_and_take_what_a_third_of_the_books_holds() {
 }
 
 #[test]
-fn loom_a_hot_run_that_is_drained_while_it_goes_on() {
+fn loom_a_hot_run_that_is_drained_while_another_is_begun() {
     explore(
         |model| {
             let long = take(model, 12 * MIB, false);
@@ -150,6 +150,22 @@ fn loom_a_hot_run_that_is_drained_while_it_goes_on() {
         |model, ()| {
             model.cache.drain();
             Vec::new()
+        },
+    );
+}
+
+#[test]
+fn loom_two_threads_of_one_shard_begin_a_hot_run_each() {
+    explore(
+        |model| {
+            let long = take(model, 12 * MIB, false);
+            model.free(long);
+            ((), ())
+        },
+        |model, ()| vec![take(model, 300 * KIB, false)],
+        |model, ()| {
+            SHARD.with(|mine| mine.set(1));
+            vec![take(model, 400 * KIB, false)]
         },
     );
 }

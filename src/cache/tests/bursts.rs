@@ -1,0 +1,81 @@
+//! Bursts of blocks, freed together, beside free memory that is much larger: where the next burst lies.
+
+use std::alloc::Layout;
+use std::collections::BTreeSet;
+
+use super::model::{Live, Model};
+use super::ops::finish;
+use super::{fake, pattern::mix};
+use crate::cache::SHARD_BYTES_MAX;
+use crate::cache::hot::HOT_FREE_MAX;
+use crate::config::Config;
+use crate::os::GRANULE;
+use crate::os::fake::Fake;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// In which order the blocks of a burst are freed.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    AsTaken,
+    Reversed,
+    Mixed,
+}
+
+/// The granules that a block covers.
+fn granules(live: &Live) -> impl Iterator<Item = usize> + use<> {
+    let block = live.block();
+    block.start / GRANULE..block.end() / GRANULE
+}
+
+/// Bytes that the last of many bursts of blocks of these sizes lay on, where far more is free.
+fn gone_over(sizes: &[usize], order: Order) -> usize {
+    const ROUNDS: usize = 60;
+    let model: Model<Fake> = Model::new(fake(2 << 30), 512 * MIB, Config::new());
+    let quiet = (0..).find(|&seed| model.writes_nothing(seed)).unwrap();
+    let take = |size| {
+        let layout = Layout::from_size_align(size, 8).unwrap();
+        model.allocate(layout, false, quiet).expect("memory is not short")
+    };
+    let long = take(256 * MIB);
+    model.os().touch(long.p, 256 * MIB);
+    model.free(long);
+    let mut lain = BTreeSet::new();
+    for round in 0..ROUNDS {
+        let mut blocks: Vec<Live> = sizes.iter().map(|&size| take(size)).collect();
+        if round >= ROUNDS - 20 {
+            lain.extend(blocks.iter().flat_map(granules));
+        }
+        match order {
+            Order::AsTaken => {}
+            Order::Reversed => blocks.reverse(),
+            Order::Mixed => {
+                for i in (1..blocks.len()).rev() {
+                    blocks.swap(i, mix((round << 10 | i) as u64) as usize % (i + 1));
+                }
+            }
+        }
+        blocks.into_iter().for_each(|live| model.free(live));
+    }
+    finish(&model, Vec::new(), true);
+    lain.len() * GRANULE
+}
+
+/// Each run began behind the end of the last one, or in what was free for longest, and bursts of 8 MiB went through 256.
+#[test]
+fn what_bursts_go_over_stays_as_small_as_a_burst() {
+    let same = |count: usize, size: usize| vec![size; count];
+    let varied = |count: u64| (0..count).map(|i| 64 * KIB + (mix(i) % (1200 << 10)) as usize).collect();
+    let bursts: [Vec<usize>; 5] =
+        [same(12, 384 * KIB), same(21, 384 * KIB), same(40, 384 * KIB), same(200, 64 * KIB), varied(40)];
+    for sizes in bursts {
+        let live: usize = sizes.iter().sum();
+        for order in [Order::AsTaken, Order::Reversed, Order::Mixed] {
+            let lain = gone_over(&sizes, order);
+            // Blocks of many lengths fit into what others left less well; and a shard keeps something of the burst before.
+            let bound = 2 * live + SHARD_BYTES_MAX + HOT_FREE_MAX;
+            assert!(lain <= bound, "{} blocks {order:?}: {lain} bytes for {live}", sizes.len());
+        }
+    }
+}
