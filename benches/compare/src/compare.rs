@@ -2,7 +2,7 @@
 //!
 //! Why this order: all turns of a pattern follow each other, and every second turn runs the allocators backwards
 //! (A B C, C B A), so that a machine that warms up or gets busier favours nobody. The parent itself is idle while a
-//! child works. A child that fails is a line in the record and does not stop the others.
+//! child works. Where halves of the turns do not agree, those that may be the best have more of them. A child that fails is a line in the record and does not stop the others.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -16,12 +16,12 @@ use crate::patterns::Pattern;
 use crate::peers::{Peer, VARIABLES};
 use crate::progress::Progress;
 use crate::record::{Outcome, Record, Run};
-use crate::tables;
+use crate::{summary, tables};
 
 /// How a comparison is run.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Processes per pattern and allocator.
+    /// Processes per pattern and allocator, at least.
     pub turns: u32,
     /// Threads of each.
     pub threads: usize,
@@ -30,6 +30,9 @@ pub struct Settings {
     /// Print counters.
     pub stats: bool,
 }
+
+/// At most this times as many turns as were asked for.
+const TURNS_TIMES_MAX: u32 = 3;
 
 /// Runs `patterns` under `peers`, prints a table for each on standard output and returns everything measured.
 ///
@@ -50,15 +53,11 @@ pub fn compare(patterns: &[Pattern], peers: &[&'static Peer], settings: Settings
     record.about.extend(children.left_out.iter().cloned());
     for pattern in patterns {
         let from = record.runs.len();
-        for turn in 0..settings.turns {
-            for peer in order(peers, turn) {
-                progress.at(&format!(
-                    "{}, {}, turn {} of {}",
-                    pattern.name,
-                    peer.name,
-                    turn + 1,
-                    settings.turns
-                ));
+        let mut turn = 0;
+        let mut on_turn = peers.to_vec();
+        while !on_turn.is_empty() {
+            for peer in order(&on_turn, turn) {
+                progress.at(&format!("{}, {}, turn {}", pattern.name, peer.name, turn + 1));
                 let Some(program) = children.of(peer) else {
                     progress.step();
                     continue;
@@ -83,11 +82,31 @@ pub fn compare(patterns: &[Pattern], peers: &[&'static Peer], settings: Settings
                 }
                 progress.step();
             }
+            turn += 1;
+            if turn >= settings.turns {
+                on_turn = more_turns(pattern, peers, settings, turn, &record.runs[from..]);
+                progress.add(on_turn.len() as u64);
+            }
         }
         progress.print(&tables::of_pattern(pattern, &record.runs[from..]));
     }
     progress.done();
     Ok(record)
+}
+
+/// Who has another turn, beyond those that were asked for.
+fn more_turns(
+    pattern: &Pattern,
+    peers: &[&'static Peer],
+    settings: Settings,
+    turn: u32,
+    runs: &[Run],
+) -> Vec<&'static Peer> {
+    if settings.quick || settings.turns < 2 || turn >= TURNS_TIMES_MAX * settings.turns {
+        return Vec::new();
+    }
+    let names = summary::unsettled(pattern.judge, runs);
+    peers.iter().copied().filter(|peer| names.iter().any(|name| name == peer.name)).collect()
 }
 
 /// The allocators in the order of this turn.
@@ -178,7 +197,16 @@ fn describe(settings: Settings) -> Vec<String> {
         format!("compiled for: {}", machine.vectors),
         format!("C library: {}", told("getconf", &["GNU_LIBC_VERSION"]).unwrap_or_else(unknown)),
         format!("commit: {commit}{}", if changed { ", with changes" } else { "" }),
-        format!("turns: {}{}", settings.turns, if settings.quick { ", quick" } else { "" }),
+        match settings {
+            Settings { turns, quick: true, .. } => format!("turns: {turns}, quick"),
+            Settings { turns: turns @ ..2, .. } => format!("turns: {turns}"),
+            Settings { turns, .. } => format!(
+                "turns: {turns}, and up to {} of ours and of those near the best, while the fastest rounds of even and odd \
+                 turns differ by more than {:.0} %",
+                TURNS_TIMES_MAX * turns,
+                (summary::SETTLED_RATIO_MAX - 1.0) * 100.0
+            ),
+        },
     ]
 }
 

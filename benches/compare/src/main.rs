@@ -65,7 +65,8 @@ struct Run {
     /// Only these allocators
     #[arg(long, value_delimiter = ',', value_parser = peers::ALL.map(|peer| peer.name))]
     allocator: Vec<String>,
-    /// Processes per pattern and allocator; every second turn runs the allocators backwards
+    /// Processes per pattern and allocator; every second turn runs the allocators backwards. Up to three times as many of
+    /// ours and of those near the best, while even and odd turns do not agree
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     turns: u32,
     /// Threads of each process [default: the processors it may use]

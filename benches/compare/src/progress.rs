@@ -39,6 +39,11 @@ impl Progress {
         self.bar.inc(1);
     }
 
+    /// Adds processes that are still to come.
+    pub fn add(&self, processes: u64) {
+        self.bar.inc_length(processes);
+    }
+
     /// Says something that stays.
     pub fn say(&self, line: &str) {
         if self.terminal {

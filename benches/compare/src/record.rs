@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::arenas::Turn;
 
 /// One round of a pattern.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, Default)]
 pub struct Round {
     /// 0 for the first round of a process, which is the cold one.
     pub round: u32,
@@ -32,7 +32,7 @@ pub struct Round {
 }
 
 /// What a child reports.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Default)]
 pub struct Outcome {
     /// Its rounds in order.
     pub rounds: Vec<Round>,

@@ -18,6 +18,11 @@ pub const MEMORY_RATIO_MAX: f64 = 1.10;
 /// … and this on top, for the program itself.
 pub const MEMORY_SLACK_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 
+/// The fastest rounds of two halves of the turns that differ by no more than this, as a ratio, are believed.
+pub const SETTLED_RATIO_MAX: f64 = 1.05;
+/// Whoever takes at most this times the best peer's time may yet turn out to be the best.
+pub const CONTENDER_RATIO_MAX: f64 = 1.25;
+
 /// One pattern under one allocator, all turns together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
@@ -117,32 +122,64 @@ impl Verdict {
     }
 }
 
+/// Says whether a peer is one of those that `ours` is compared with.
+fn is_rival(ours: &str, judge: Judge, peer: &str) -> bool {
+    match judge {
+        Judge::Peers => peers::by_name(peer).is_some_and(|peer| !peer.ours),
+        Judge::SmallSide if ours == OURS_OVER => peer == SMALL_SIDE_OVER,
+        Judge::SmallSide => peer == SMALL_SIDE,
+    }
+}
+
+/// The fastest warm round of a peer in one half of the turns, which are the even and the odd ones.
+fn half(runs: &[Run], peer: &str, odd: u32) -> f64 {
+    let turns = runs.iter().map(|run| run.turn).max().map_or(1, |last| last + 1);
+    let mine = |run: &&Run| run.peer == peer && (turns == 1 || run.turn % 2 == odd);
+    fastest(&runs.iter().filter(mine).collect::<Vec<_>>())
+}
+
 /// Judges one of ours, or returns `None` where it or every peer is missing.
 #[must_use]
 pub fn judge(ours: &str, judge: Judge, runs: &[Run]) -> Option<Verdict> {
     let summaries = of_pattern(runs);
     let own = summaries.iter().find(|summary| summary.peer == ours)?;
-    let rivals = |summary: &&Summary| match judge {
-        Judge::Peers => peers::by_name(&summary.peer).is_some_and(|peer| !peer.ours),
-        Judge::SmallSide if ours == OURS_OVER => summary.peer == SMALL_SIDE_OVER,
-        Judge::SmallSide => summary.peer == SMALL_SIDE,
-    };
-    let rivals: Vec<&Summary> = summaries.iter().filter(rivals).collect();
-    let turns = runs.iter().map(|run| run.turn).max()? + 1;
-    let half = |name: &str, odd: u32| {
-        let mine = |run: &&Run| run.peer == name && (turns == 1 || run.turn % 2 == odd);
-        fastest(&runs.iter().filter(mine).collect::<Vec<_>>())
-    };
-    let best = rivals.iter().min_by(|a, b| half(&a.peer, 0).total_cmp(&half(&b.peer, 0)))?;
+    let rivals: Vec<&Summary> =
+        summaries.iter().filter(|summary| is_rival(ours, judge, &summary.peer)).collect();
+    let chosen = |peer: &Summary| half(runs, &peer.peer, 0);
+    let best = rivals.iter().min_by(|a, b| chosen(a).total_cmp(&chosen(b)))?;
     let leanest = rivals.iter().filter(|rival| rival.stays_warm()).min_by(|a, b| a.peak.total_cmp(&b.peak));
     // What a program has without any pattern differs by allocator, and is no matter of patterns.
     let leaner = leanest.filter(|rival| own.peak > rival.peak + MEMORY_SLACK_BYTES / 4.0);
     Some(Verdict {
         best: best.peer.clone(),
-        time: half(ours, 1) / half(&best.peer, 1),
+        time: half(runs, ours, 1) / half(runs, &best.peer, 1),
         memory: own.peak / MEMORY_RATIO_MAX.mul_add(own.live, MEMORY_SLACK_BYTES),
         leaner: leaner.map(|rival| rival.peer.clone()),
     })
+}
+
+/// Returns the peers that want more turns: ours, and those that may be the best, if one of them was luckier in one half
+/// of the turns than in the other; else none.
+///
+/// Whether to go on depends on how much the halves differ, and not on who is ahead. So it favours nobody, where a
+/// machine has two speeds and a few turns may all have met one of them.
+#[must_use]
+pub fn unsettled(judge: Judge, runs: &[Run]) -> Vec<String> {
+    let summaries = of_pattern(runs);
+    let mut contenders: Vec<String> = Vec::new();
+    for ours in judged(judge).iter().filter(|ours| summaries.iter().any(|summary| summary.peer == **ours)) {
+        let rivals = summaries.iter().filter(|summary| is_rival(ours, judge, &summary.peer));
+        let best = rivals.clone().map(|rival| rival.min).fold(f64::INFINITY, f64::min);
+        let near = rivals.filter(|rival| rival.min <= CONTENDER_RATIO_MAX * best);
+        contenders.extend(near.map(|rival| rival.peer.clone()).chain([(*ours).to_owned()]));
+    }
+    contenders.sort();
+    contenders.dedup();
+    let settled = |peer: &String| {
+        let (even, odd) = (half(runs, peer, 0), half(runs, peer, 1));
+        even.max(odd) <= SETTLED_RATIO_MAX * even.min(odd)
+    };
+    if contenders.iter().all(settled) { Vec::new() } else { contenders }
 }
 
 /// Returns the forms of ours that are judged.
@@ -151,5 +188,59 @@ pub fn judged(pattern: Judge) -> &'static [&'static str] {
     match pattern {
         Judge::Peers => &[OURS],
         Judge::SmallSide => &[OURS, OURS_OVER],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Outcome;
+
+    /// A run of one cold and one warm round, of so many milliseconds.
+    fn run(peer: &str, turn: u32, warm: f64) -> Run {
+        let round = |milliseconds: f64| Round { seconds: milliseconds / 1e3, ..Round::default() };
+        let outcome = Outcome { rounds: vec![round(9.0 * warm), round(warm)], ..Outcome::default() };
+        Run { pattern: "some".into(), peer: peer.into(), turn, outcome }
+    }
+
+    /// Runs of several peers, the warm rounds of each turn by turn.
+    fn runs(of: &[(&str, &[f64])]) -> Vec<Run> {
+        let turns = of
+            .iter()
+            .flat_map(|(peer, times)| (0..).zip(*times).map(move |(turn, time)| run(peer, turn, *time)));
+        turns.collect()
+    }
+
+    #[test]
+    fn the_best_is_chosen_on_even_turns_and_compared_on_odd_ones() {
+        let runs = runs(&[
+            (OURS, &[10.0, 11.0, 10.0]),
+            // Lucky once, when it is chosen.
+            ("glibc", &[8.0, 10.0, 10.0]),
+            ("jemalloc", &[9.0, 9.0, 9.0]),
+        ]);
+        let verdict = judge(OURS, Judge::Peers, &runs).unwrap();
+        assert_eq!((verdict.best.as_str(), (verdict.time * 100.0).round()), ("glibc", 110.0));
+    }
+
+    #[test]
+    fn who_may_be_the_best_goes_on_while_one_of_them_has_two_speeds() {
+        let calm: &[f64] = &[10.0, 10.2, 10.1];
+        let names = |of: &[(&str, &[f64])]| unsettled(Judge::Peers, &runs(of));
+        assert_eq!(names(&[(OURS, calm), ("glibc", calm), ("jemalloc", &[30.0, 20.0, 30.0])]), [""; 0]);
+        assert_eq!(
+            names(&[
+                (OURS, calm),
+                ("glibc", &[10.0, 15.0, 15.0]),
+                ("jemalloc", calm),
+                ("mimalloc", &[30.0; 3])
+            ]),
+            ["glibc", "jemalloc", OURS]
+        );
+        // However far behind we are.
+        assert_eq!(names(&[(OURS, &[40.0, 50.0, 40.0]), ("glibc", calm)]), ["glibc", OURS]);
+        assert_eq!(names(&[(OURS, &[40.0, 40.0, 40.0]), ("glibc", calm)]), [""; 0]);
+        assert_eq!(names(&[("glibc", &[10.0, 15.0])]), [""; 0], "we are not there");
+        assert_eq!(names(&[(OURS, &[10.0]), ("glibc", &[15.0])]), [""; 0], "there are no halves");
     }
 }
