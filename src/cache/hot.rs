@@ -16,15 +16,15 @@ use crate::os::Os;
 use crate::sync::atomic::Ordering;
 
 /// The most that a hot run holds free, in bytes: a second-level cache or two.
-const HOT_MAX: usize = 4 << 20;
+pub(super) const HOT_MAX: usize = 4 << 20;
+
+// A run holds three blocks at least, of whatever class.
+const _: () = assert!(3 * HOT_BLOCK_MAX <= HOT_MAX);
 
 /// Blocks up to this length come from the hot run, in bytes: of longer ones little would be left in a second-level cache.
 const HOT_BLOCK_MAX: usize = LOW_MIN;
 
-/// The most that a hot run holds free at once.
-pub(super) const HOT_FREE_MAX: usize = HOT_MAX;
-
-/// Blocks that a piece of a run may be cut into before more are paid for: of 64 KiB, where the large side begins by default.
+/// Blocks that a run may be cut into before more are paid for: of 64 KiB, where the large side begins by default.
 const TOKENS: usize = HOT_MAX / (64 << 10);
 
 /// Whether a shard has a hot run whose stacks may hold so many bytes: not under a ceiling that is small.
@@ -93,7 +93,7 @@ impl<O: Os> Cache<O> {
             return None;
         }
         let shard = self.shard_with_run()?;
-        let stacks = shard.lock(self.os());
+        let mut stacks = shard.lock(self.os());
         if stacks.hot.rest().len >= len {
             drop(stacks);
             return self.cut_shorter_slow(shard, class);
@@ -101,9 +101,10 @@ impl<O: Os> Cache<O> {
         // Relaxed: written under this lock. It wraps where more was freed here than was taken.
         let live = shard.counts.live.load(Ordering::Relaxed) as i64;
         let drains = live < stacks.bytes() as i64;
+        let old = stacks.replace_hot(Hot::EMPTY, &shard.counts);
         drop(stacks);
         // What is left may be where the next one begins.
-        self.drain_hot(shard);
+        self.give_hot(old);
         // Whole blocks of this length, or each run would end in a piece that the next block does not fit.
         let most = HOT_MAX / len * len;
         let mut run = self.heap.take_lowest(most, TOKENS);
@@ -115,8 +116,8 @@ impl<O: Os> Cache<O> {
         let run = run?;
         let mut stacks = shard.lock(self.os());
         let hot = Hot { start: run.start, top: run.start, end: run.end(), tokens: TOKENS };
-        let old = core::mem::replace(&mut stacks.hot, hot);
-        stacks.note_hot(old.rest().len, run.len, &shard.counts);
+        // Another thread of this shard may have begun one meanwhile.
+        let old = stacks.replace_hot(hot, &shard.counts);
         let start = stacks.cut(class, &shard.counts);
         drop(stacks);
         self.note_peaks();
@@ -153,8 +154,7 @@ impl<O: Os> Cache<O> {
     /// Gives the free part of a shard's hot run back to the heap. Gives the bytes.
     pub(super) fn drain_hot(&self, shard: &Shard) -> usize {
         let mut stacks = shard.lock(self.os());
-        let old = core::mem::replace(&mut stacks.hot, Hot::EMPTY);
-        stacks.note_hot(old.rest().len, 0, &shard.counts);
+        let old = stacks.replace_hot(Hot::EMPTY, &shard.counts);
         drop(stacks);
         self.give_hot(old);
         old.rest().len
@@ -168,6 +168,13 @@ impl<O: Os> Cache<O> {
 }
 
 impl Stacks {
+    /// Puts another run in the place of the hot run, and gives that.
+    fn replace_hot(&mut self, hot: Hot, counts: &super::shard::Counts) -> Hot {
+        let old = core::mem::replace(&mut self.hot, hot);
+        self.note_hot(old.rest().len, hot.rest().len, counts);
+        old
+    }
+
     /// Cuts a block of a class from the hot run.
     #[inline]
     pub(super) fn cut(&mut self, class: SizeClass, counts: &super::shard::Counts) -> Option<usize> {

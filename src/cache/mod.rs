@@ -269,7 +269,7 @@ impl<O: Os> Cache<O> {
             let per_shard = (ceiling / STACKS_SHARE / shards).min(SHARD_BYTES_MAX);
             // Relaxed: published by the release store of `shards`.
             self.shard_bytes_max.store(per_shard, Ordering::Relaxed);
-            let hot = if hot::is_wanted(per_shard) { hot::HOT_FREE_MAX } else { 0 };
+            let hot = if hot::is_wanted(per_shard) { hot::HOT_MAX } else { 0 };
             self.dirty_max.store(ceiling - (per_shard + hot) * shards, Ordering::Relaxed);
         }
     }

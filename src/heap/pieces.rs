@@ -77,8 +77,8 @@ impl Fit {
 /// How many pieces that are long enough but may not fit are looked at before one is taken that must fit.
 const TRIES: usize = 32;
 
-/// Dirty pieces from this length on are found by address too, in bytes: a third of what a hot run holds, so that no block
-/// that is cut from one is longer. With halves and wholes, bursts of blocks went over more memory.
+/// Dirty pieces from this length on are found by address too, in bytes: a third of what a hot run holds, which no block
+/// that is cut from one is longer than. With half of it, and all of it, bursts of blocks went over more memory.
 pub(crate) const LOW_MIN: usize = (4 << 20) / 3;
 
 pub(crate) struct Pieces {

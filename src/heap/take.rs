@@ -41,14 +41,15 @@ impl<O: Os> PageHeap<O> {
         Some(Run { span, unclean: Unclean::all(span), found: Found::Run })
     }
 
-    /// Takes the lowest piece of resident memory, or as much of it as `most`, to be handed on in `tokens` blocks at most;
-    /// none is longer than [`LOW_MIN`].
+    /// Takes the lowest piece of resident memory of at least [`LOW_MIN`], or as much of it as `most`, to be handed on in
+    /// `tokens` blocks at most. While the lowest is still looked for it is the shortest of them.
     pub(crate) fn take_lowest(&self, most: usize, tokens: usize) -> Option<Span> {
         let mut inner = self.enter();
         if !inner.ensure_spare_for(tokens, &self.os) {
             return None;
         }
-        let index = inner.pieces.lowest().or_else(|| inner.pieces.shortest_from(State::Dirty, LOW_MIN))?;
+        let shortest = inner.pieces.shortest_from(State::Dirty, LOW_MIN)?;
+        let index = inner.pieces.lowest().unwrap_or(shortest);
         let span = inner.pieces.span(index);
         let span = Span::new(span.start, span.len.min(most));
         inner.hand_on(index, span, tokens);

@@ -13,7 +13,7 @@ use prove_harness::machine::Machine;
 
 use crate::build::{Program, children};
 use crate::patterns::Pattern;
-use crate::peers::{Peer, VARIABLES};
+use crate::peers::{OURS, Peer, VARIABLES};
 use crate::progress::Progress;
 use crate::record::{Outcome, Record, Run};
 use crate::{summary, tables};
@@ -54,6 +54,7 @@ pub fn compare(patterns: &[Pattern], peers: &[&'static Peer], settings: Settings
     for pattern in patterns {
         let from = record.runs.len();
         let mut turn = 0;
+        // All of them at first; then whoever has another turn.
         let mut on_turn = peers.to_vec();
         while !on_turn.is_empty() {
             for peer in order(&on_turn, turn) {
@@ -94,15 +95,15 @@ pub fn compare(patterns: &[Pattern], peers: &[&'static Peer], settings: Settings
     Ok(record)
 }
 
-/// Who has another turn, beyond those that were asked for.
+/// Who has another turn after so many, beyond those that were asked for.
 fn more_turns(
     pattern: &Pattern,
     peers: &[&'static Peer],
     settings: Settings,
-    turn: u32,
+    turns: u32,
     runs: &[Run],
 ) -> Vec<&'static Peer> {
-    if settings.quick || settings.turns < 2 || turn >= TURNS_TIMES_MAX * settings.turns {
+    if settings.quick || settings.turns < 2 || turns >= TURNS_TIMES_MAX * settings.turns {
         return Vec::new();
     }
     let names = summary::unsettled(pattern.judge, runs);
@@ -172,7 +173,7 @@ fn run(program: &Path, pattern: &Pattern, peer: &Peer, settings: Settings) -> Re
 }
 
 /// Says where and of what this is measured, a line each.
-fn describe(settings: Settings) -> Vec<String> {
+pub fn describe(settings: Settings) -> Vec<String> {
     let read =
         |path: &str| std::fs::read_to_string(path).map_or_else(|_| "unknown".into(), |s| s.trim().to_owned());
     let told = |program: &str, arguments: &[&str]| {
@@ -201,7 +202,7 @@ fn describe(settings: Settings) -> Vec<String> {
             Settings { turns, quick: true, .. } => format!("turns: {turns}, quick"),
             Settings { turns: turns @ ..2, .. } => format!("turns: {turns}"),
             Settings { turns, .. } => format!(
-                "turns: {turns}, and up to {} of ours and of those near the best, while the fastest rounds of even and odd \
+                "turns: {turns}, and up to {} of {OURS} and of those near the best, while the fastest rounds of even and odd \
                  turns differ by more than {:.0} %",
                 TURNS_TIMES_MAX * turns,
                 (summary::SETTLED_RATIO_MAX - 1.0) * 100.0
@@ -212,8 +213,29 @@ fn describe(settings: Settings) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::order;
+    use super::*;
+    use crate::patterns;
     use crate::peers::ALL;
+    use crate::record::Round;
+
+    #[test]
+    fn more_turns_end_and_are_not_for_who_asked_for_few_or_quick_ones() {
+        let pattern =
+            patterns::all().into_iter().find(|pattern| pattern.name == "fill/1M").expect("is listed");
+        let run = |peer: &str, turn| {
+            let round = |round| Round { round, seconds: f64::from(turn + 1), ..Round::default() };
+            let outcome = Outcome { rounds: vec![round(0), round(1)], ..Outcome::default() };
+            Run { pattern: pattern.name.clone(), peer: peer.into(), turn, outcome }
+        };
+        let runs: Vec<Run> = (0..5).flat_map(|turn| [run("glibc", turn), run(OURS, turn)]).collect();
+        let peers: Vec<_> = ALL.iter().collect();
+        let more = |turns, quick, after| {
+            let settings = Settings { turns, threads: 1, quick, stats: false };
+            more_turns(&pattern, &peers, settings, after, &runs).len()
+        };
+        assert_eq!((more(5, false, 5), more(5, false, 14), more(5, false, 15)), (2, 2, 0));
+        assert_eq!((more(5, true, 5), more(1, false, 1)), (0, 0));
+    }
 
     #[test]
     fn every_second_turn_runs_backwards() {

@@ -30,7 +30,8 @@ struct Arguments {
 enum Task {
     /// List the patterns and the allocators
     List,
-    /// Count the system calls about memory of a warm round, with `strace`; the filters stand before this word
+    /// Count the system calls about memory of a warm round, with `strace`; the filters stand before this word, and
+    /// `--record` there says into which record that exists already the counts go
     SystemCalls,
     /// Prove with a real prover under every allocator; `--allocator` before this word chooses some, and `--record` there
     /// says into which record that exists already the proofs go
@@ -65,8 +66,8 @@ struct Run {
     /// Only these allocators
     #[arg(long, value_delimiter = ',', value_parser = peers::ALL.map(|peer| peer.name))]
     allocator: Vec<String>,
-    /// Processes per pattern and allocator; every second turn runs the allocators backwards. Up to three times as many of
-    /// ours and of those near the best, while even and odd turns do not agree
+    /// Processes per pattern and allocator; every second turn runs the allocators backwards. A comparison of patterns in
+    /// full goes on, up to three times as long, with nalloc and those near the best while even and odd turns differ
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     turns: u32,
     /// Threads of each process [default: the processors it may use]
@@ -164,7 +165,28 @@ fn chosen_peers(options: &Run) -> Vec<&'static Peer> {
 
 fn system_calls(options: &Run) -> Result<(), Error> {
     let Chosen { patterns, peers, settings, .. } = chosen(options)?;
-    calls::count(&patterns, &peers, settings)
+    let folder = options.record.as_ref().map(|name| records().join(name));
+    if let Some(folder) = folder.filter(|folder| !folder.exists()) {
+        return Err(Error::new(format!(
+            "{}: no such record, to which counts could be added",
+            folder.display()
+        )));
+    }
+    let calls = calls::count(&patterns, &peers, settings)?;
+    println!("{}", calls::table(&calls));
+    match &options.record {
+        Some(name) => keep(Record { calls, ..Record::default() }, name),
+        None => Ok(()),
+    }
+}
+
+/// Writes a record, or adds to the one of that name.
+fn keep(record: Record, name: &str) -> Result<(), Error> {
+    let folder = records().join(name);
+    let record = if folder.exists() { Record::read(&folder)?.joined(record) } else { record };
+    record.write(&folder)?;
+    eprintln!("written: {}", folder.display());
+    Ok(())
 }
 
 fn run(options: &Run) -> Result<(), Error> {
@@ -180,10 +202,7 @@ fn run(options: &Run) -> Result<(), Error> {
     let failed = record.about.iter().any(|line| line.starts_with("failed"));
     let name = options.record.clone().or_else(|| all.then(|| fresh_name(&date())));
     if let Some(name) = name {
-        let folder = records().join(&name);
-        let record = if folder.exists() { Record::read(&folder)?.joined(record) } else { record };
-        record.write(&folder)?;
-        eprintln!("written: {}", folder.display());
+        keep(record, &name)?;
     }
     if options.quick && failed {
         return Err(Error::new("a pattern failed"));

@@ -2,12 +2,14 @@
 //!
 //! Why it is here: no table and no plot is computed from anything but what a record holds, so whoever has the record
 //! can make them again. A record is a folder: `rounds.csv`, a row per round of every process, `arenas.csv`, a row per turn
-//! of the comparison of arenas, and `machine.txt`, which says on what machine and of what state of the project, and who had to be left out and why.
+//! of the comparison of arenas, `calls.csv`, a row per count of system calls, and `machine.txt`, which says on what machine
+//! and of what state of the project, and who had to be left out and why.
 
 use std::fs;
 use std::path::Path;
 
 use prove_harness::Error;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::arenas::Turn;
@@ -59,6 +61,19 @@ pub struct Run {
     pub outcome: Outcome,
 }
 
+/// How many system calls about memory a pattern makes under an allocator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Calls {
+    /// The pattern.
+    pub pattern: String,
+    /// The allocator.
+    pub peer: String,
+    /// Bytes that a round hands out, where the pattern says so.
+    pub handed_out_bytes: Option<u64>,
+    /// Calls in a warm round, the mean of some.
+    pub per_round: f64,
+}
+
 /// A row of the file: a round, with what is known of its process.
 #[derive(Debug, Serialize, Deserialize)]
 struct Row {
@@ -87,12 +102,15 @@ pub struct Record {
     pub runs: Vec<Run>,
     /// Every turn of the comparison of arenas.
     pub arenas: Vec<Turn>,
+    /// System calls, counted.
+    pub calls: Vec<Calls>,
 }
 
 /// The file of a record that has a line for each round.
 pub const ROUNDS: &str = "rounds.csv";
 const MACHINE: &str = "machine.txt";
 const ARENAS: &str = "arenas.csv";
+const CALLS: &str = "calls.csv";
 
 impl Record {
     /// Writes the record into a folder, which is made where it is missing.
@@ -111,23 +129,21 @@ impl Record {
             }
         }
         file.flush().map_err(|cause| doing(&cause))?;
-        if self.arenas.is_empty() {
-            return Ok(());
-        }
-        let mut file = csv::Writer::from_path(folder.join(ARENAS)).map_err(|cause| doing(&cause))?;
-        for turn in &self.arenas {
-            file.serialize(turn).map_err(|cause| doing(&cause))?;
-        }
-        file.flush().map_err(|cause| doing(&cause))
+        write_if_any(&self.arenas, &folder.join(ARENAS)).map_err(|cause| doing(&cause))?;
+        write_if_any(&self.calls, &folder.join(CALLS)).map_err(|cause| doing(&cause))
     }
 
-    /// Adds what was measured later: it takes the place of runs of the same patterns, and of the same tables of arenas.
+    /// Adds what was measured later: it takes the place of runs of the same patterns, of the same tables of arenas,
+    /// and of the same counts.
     #[must_use]
     pub fn joined(mut self, later: Self) -> Self {
         self.runs.retain(|run| later.runs.iter().all(|other| other.pattern != run.pattern));
         self.runs.extend(later.runs);
         self.arenas.retain(|turn| later.arenas.iter().all(|other| other.table != turn.table));
         self.arenas.extend(later.arenas);
+        let same = |a: &Calls, b: &Calls| a.pattern == b.pattern && a.peer == b.peer;
+        self.calls.retain(|calls| later.calls.iter().all(|other| !same(other, calls)));
+        self.calls.extend(later.calls);
         for line in later.about {
             if !self.about.contains(&line) {
                 self.about.push(line);
@@ -155,15 +171,30 @@ impl Record {
                 None => runs.push(run(row, round)),
             }
         }
-        let mut arenas = Vec::new();
-        if folder.join(ARENAS).exists() {
-            let mut file = csv::Reader::from_path(folder.join(ARENAS)).map_err(|cause| doing(&cause))?;
-            for turn in file.deserialize() {
-                arenas.push(turn.map_err(|cause| doing(&cause))?);
-            }
-        }
-        Ok(Self { about: about.lines().map(String::from).collect(), runs, arenas })
+        let arenas = read_if_any(&folder.join(ARENAS)).map_err(|cause| doing(&cause))?;
+        let calls = read_if_any(&folder.join(CALLS)).map_err(|cause| doing(&cause))?;
+        Ok(Self { about: about.lines().map(String::from).collect(), runs, arenas, calls })
     }
+}
+
+/// Writes rows into a file; none where there are none.
+fn write_if_any<T: Serialize>(rows: &[T], path: &Path) -> Result<(), csv::Error> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut file = csv::Writer::from_path(path)?;
+    for row in rows {
+        file.serialize(row)?;
+    }
+    Ok(file.flush()?)
+}
+
+/// Reads the rows of a file; none where there is none.
+fn read_if_any<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, csv::Error> {
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    csv::Reader::from_path(path)?.deserialize().collect()
 }
 
 fn row(run: &Run, round: &Round) -> Row {
@@ -254,10 +285,17 @@ mod tests {
             time: 0.5,
             faults: 1,
         };
+        let calls = |pattern: &str, handed_out_bytes| Calls {
+            pattern: pattern.into(),
+            peer: "x".into(),
+            handed_out_bytes,
+            per_round: 0.5,
+        };
         let record = Record {
             about: vec!["here".into(), "there".into()],
             runs: vec![of("x", 0), of("y", 0), of("y", 1)],
             arenas: vec![turn("objects"), turn("graphs, large")],
+            calls: vec![calls("a/b", Some(8)), calls("b", None)],
         };
         let folder = std::env::temp_dir().join(format!("zk-compare-record-{}", std::process::id()));
         record.write(&folder).expect("can be written");
@@ -267,9 +305,10 @@ mod tests {
         let b = Run { pattern: "b".into(), ..of("x", 0) };
         let later =
             Record { about: vec!["there".into(), "too".into()], runs: vec![b.clone()], ..Record::default() };
-        let later = Record { arenas: vec![turn("objects")], ..later };
+        let later = Record { arenas: vec![turn("objects")], calls: vec![calls("b", Some(1))], ..later };
         let both = record.clone().joined(later.clone());
         assert_eq!((both.runs.len(), both.about.len(), both.arenas.len()), (4, 3, 2));
+        assert_eq!(both.calls, [calls("a/b", Some(8)), calls("b", Some(1))]);
         assert_eq!(both.joined(later.clone()).runs.len(), 4, "measured anew");
         assert!(Record::read(&folder).is_err());
     }

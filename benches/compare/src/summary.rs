@@ -23,14 +23,14 @@ pub const SETTLED_RATIO_MAX: f64 = 1.05;
 /// Whoever takes at most this times the best peer's time may yet turn out to be the best.
 pub const CONTENDER_RATIO_MAX: f64 = 1.25;
 
-/// One pattern under one allocator, all turns together.
+/// One pattern under one allocator, the turns together that every allocator had.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// The allocator.
     pub peer: String,
     /// Median over the turns of the first round, in seconds (for one operation, where operations count).
     pub cold: f64,
-    /// The fastest warm round.
+    /// The fastest warm round of all turns.
     pub min: f64,
     /// The median warm round.
     pub median: f64,
@@ -56,17 +56,20 @@ impl Summary {
     }
 }
 
+/// Summarises the runs of a peer. What is highest and what is in the middle is taken from the first `common` turns, which
+/// everybody had: who had more may not have stood higher for that.
 #[expect(clippy::cast_precision_loss, reason = "counts and bytes are far below 2^52")]
-fn of_peer(peer: &str, runs: &[&Run]) -> Summary {
+fn of_peer(peer: &str, all: &[&Run], common: u32) -> Summary {
+    let runs: Vec<&Run> = all.iter().filter(|run| run.turn < common).copied().collect();
     let operations = runs.iter().filter_map(|run| run.outcome.operations).next().unwrap_or(1) as f64;
     let cold =
         runs.iter().filter_map(|run| run.outcome.rounds.first()).map(|round| round.seconds / operations);
-    let warm = |value: fn(&Round) -> f64| median(warm(runs).map(value));
+    let warm = |value: fn(&Round) -> f64| median(warm(&runs).map(value));
     let highest = |value: fn(&Run) -> u64| runs.iter().map(|run| value(run)).max().unwrap_or(0) as f64;
     Summary {
         peer: peer.into(),
         cold: median(cold),
-        min: fastest(runs) / operations,
+        min: fastest(all) / operations,
         median: warm(|round| round.seconds) / operations,
         faults: warm(|round| (round.minor_faults + round.major_faults) as f64),
         kernel: warm(|round| round.kernel_seconds),
@@ -88,11 +91,15 @@ fn fastest(runs: &[&Run]) -> f64 {
 /// Summarises the runs of one pattern, in the order in which the allocators are listed.
 #[must_use]
 pub fn of_pattern(runs: &[Run]) -> Vec<Summary> {
-    let of = |peer: &peers::Peer| {
-        let mine: Vec<&Run> = runs.iter().filter(|run| run.peer == peer.name).collect();
-        (!mine.is_empty()).then(|| of_peer(peer.name, &mine))
-    };
-    peers::ALL.iter().filter_map(of).collect()
+    let of = |name: &str| runs.iter().filter(|run| run.peer == name).collect::<Vec<_>>();
+    let mine: Vec<_> = peers::ALL
+        .iter()
+        .map(|peer| (peer.name, of(peer.name)))
+        .filter(|(_, runs)| !runs.is_empty())
+        .collect();
+    let turns = |runs: &Vec<&Run>| runs.iter().map(|run| run.turn + 1).max();
+    let common = mine.iter().filter_map(|(_, runs)| turns(runs)).min().unwrap_or(0);
+    mine.iter().map(|(name, runs)| of_peer(name, runs, common)).collect()
 }
 
 /// How one of ours does beside the best peer.
@@ -106,6 +113,8 @@ pub struct Verdict {
     pub memory: f64,
     /// The peer that stays warm in the least memory, if ours takes more.
     pub leaner: Option<String>,
+    /// Whether each of both was about as fast in one half of the turns as in the other.
+    pub agreed: bool,
 }
 
 impl Verdict {
@@ -150,36 +159,46 @@ pub fn judge(ours: &str, judge: Judge, runs: &[Run]) -> Option<Verdict> {
     let leanest = rivals.iter().filter(|rival| rival.stays_warm()).min_by(|a, b| a.peak.total_cmp(&b.peak));
     // What a program has without any pattern differs by allocator, and is no matter of patterns.
     let leaner = leanest.filter(|rival| own.peak > rival.peak + MEMORY_SLACK_BYTES / 4.0);
-    Some(Verdict {
+    let (own_time, best_time) = (half(runs, ours, 1), half(runs, &best.peer, 1));
+    // Who failed in all turns of a half has no time there.
+    (own_time.is_finite() && best_time.is_finite()).then(|| Verdict {
         best: best.peer.clone(),
-        time: half(runs, ours, 1) / half(runs, &best.peer, 1),
+        time: own_time / best_time,
         memory: own.peak / MEMORY_RATIO_MAX.mul_add(own.live, MEMORY_SLACK_BYTES),
         leaner: leaner.map(|rival| rival.peer.clone()),
+        agreed: is_settled(runs, ours) && is_settled(runs, &best.peer),
     })
 }
 
-/// Returns the peers that want more turns: ours, and those that may be the best, if one of them was luckier in one half
-/// of the turns than in the other; else none.
+/// Says whether a peer was about as fast in one half of the turns as in the other.
+fn is_settled(runs: &[Run], peer: &str) -> bool {
+    let (even, odd) = (half(runs, peer, 0), half(runs, peer, 1));
+    // Who fails does not do better for more turns.
+    even.max(odd) <= SETTLED_RATIO_MAX * even.min(odd) || !even.max(odd).is_finite()
+}
+
+/// Returns the peers that want more turns: what is judged, and those that may be the best, if one of them was faster in
+/// one half of the turns than in the other; else none.
 ///
-/// Whether to go on depends on how much the halves differ, and not on who is ahead. So it favours nobody, where a
-/// machine has two speeds and a few turns may all have met one of them.
+/// Whether to go on depends on how much the halves differ, and not on who is ahead. It helps where a machine has two
+/// speeds and some turns have met each; that all have met the same one does not show.
 #[must_use]
 pub fn unsettled(judge: Judge, runs: &[Run]) -> Vec<String> {
     let summaries = of_pattern(runs);
     let mut contenders: Vec<String> = Vec::new();
     for ours in judged(judge).iter().filter(|ours| summaries.iter().any(|summary| summary.peer == **ours)) {
-        let rivals = summaries.iter().filter(|summary| is_rival(ours, judge, &summary.peer));
-        let best = rivals.clone().map(|rival| rival.min).fold(f64::INFINITY, f64::min);
-        let near = rivals.filter(|rival| rival.min <= CONTENDER_RATIO_MAX * best);
-        contenders.extend(near.map(|rival| rival.peer.clone()).chain([(*ours).to_owned()]));
+        let rivals: Vec<&str> = summaries.iter().map(|summary| summary.peer.as_str()).collect();
+        let rivals: Vec<&str> = rivals.into_iter().filter(|peer| is_rival(ours, judge, peer)).collect();
+        for odd in [0, 1] {
+            let best = rivals.iter().map(|peer| half(runs, peer, odd)).fold(f64::INFINITY, f64::min);
+            let near = rivals.iter().filter(|peer| half(runs, peer, odd) <= CONTENDER_RATIO_MAX * best);
+            contenders.extend(near.map(|peer| (*peer).to_owned()));
+        }
+        contenders.push((*ours).to_owned());
     }
     contenders.sort();
     contenders.dedup();
-    let settled = |peer: &String| {
-        let (even, odd) = (half(runs, peer, 0), half(runs, peer, 1));
-        even.max(odd) <= SETTLED_RATIO_MAX * even.min(odd)
-    };
-    if contenders.iter().all(settled) { Vec::new() } else { contenders }
+    if contenders.iter().all(|peer| is_settled(runs, peer)) { Vec::new() } else { contenders }
 }
 
 /// Returns the forms of ours that are judged.
@@ -224,6 +243,25 @@ mod tests {
     }
 
     #[test]
+    fn who_fails_in_half_of_the_turns_is_not_beaten() {
+        let mut runs = runs(&[(OURS, &[10.0, 11.0]), ("glibc", &[12.0, 12.0])]);
+        assert!(judge(OURS, Judge::Peers, &runs).is_some());
+        runs.retain(|run| run.peer == OURS || run.turn == 0);
+        assert_eq!(judge(OURS, Judge::Peers, &runs), None);
+    }
+
+    #[test]
+    fn who_had_more_turns_stands_no_higher_for_that() {
+        let mut runs = runs(&[(OURS, &[10.0, 10.0, 8.0]), ("glibc", &[12.0, 12.0])]);
+        for run in &mut runs {
+            run.outcome.peak_resident_bytes = u64::from(run.turn + 1) << 20;
+        }
+        let summaries = of_pattern(&runs);
+        let own = summaries.iter().find(|summary| summary.peer == OURS).unwrap();
+        assert_eq!((own.peak, own.min, own.median), (f64::from(2 << 20), 8e-3, 10e-3));
+    }
+
+    #[test]
     fn who_may_be_the_best_goes_on_while_one_of_them_has_two_speeds() {
         let calm: &[f64] = &[10.0, 10.2, 10.1];
         let names = |of: &[(&str, &[f64])]| unsettled(Judge::Peers, &runs(of));
@@ -240,6 +278,14 @@ mod tests {
         // However far behind we are.
         assert_eq!(names(&[(OURS, &[40.0, 50.0, 40.0]), ("glibc", calm)]), ["glibc", OURS]);
         assert_eq!(names(&[(OURS, &[40.0, 40.0, 40.0]), ("glibc", calm)]), [""; 0]);
+        // The best of the even turns is compared on the odd ones, where somebody else is far ahead.
+        assert_eq!(
+            names(&[(OURS, calm), ("glibc", &[13.0, 10.0]), ("jemalloc", &[12.6; 3])]),
+            ["glibc", "jemalloc", OURS]
+        );
+        let small =
+            runs(&[(OURS, calm), (OURS_OVER, calm), (SMALL_SIDE, calm), (SMALL_SIDE_OVER, &[10.0, 15.0])]);
+        assert_eq!(unsettled(Judge::SmallSide, &small).len(), 4);
         assert_eq!(names(&[("glibc", &[10.0, 15.0])]), [""; 0], "we are not there");
         assert_eq!(names(&[(OURS, &[10.0]), ("glibc", &[15.0])]), [""; 0], "there are no halves");
     }

@@ -6,7 +6,8 @@ use crate::patterns::Pattern;
 use crate::record::Run;
 use crate::report::Measured;
 use crate::summary::{
-    self, MEMORY_RATIO_MAX, MEMORY_SLACK_BYTES, Summary, TIME_RATIO_MAX, Verdict, WARM_FAULTS_MAX,
+    self, MEMORY_RATIO_MAX, MEMORY_SLACK_BYTES, SETTLED_RATIO_MAX, Summary, TIME_RATIO_MAX, Verdict,
+    WARM_FAULTS_MAX,
 };
 
 /// Lays out what was measured of one pattern: a row per allocator, then a line that says who won.
@@ -73,7 +74,7 @@ fn row(summary: &Summary, factor: f64, fastest: f64) -> [String; 10] {
 /// Says in a sentence whether a row is won.
 #[must_use]
 pub fn sentence(ours: &str, verdict: &Verdict) -> String {
-    let Verdict { best, time, memory, leaner } = verdict;
+    let Verdict { best, time, memory, leaner, .. } = verdict;
     let outcome = outcome(verdict);
     let leaner = leaner.as_ref().map(|name| format!("; {name} stays warm in less")).unwrap_or_default();
     format!("{ours}: {outcome}: {time:.2} of the time of {best}, {memory:.2} of the memory allowed{leaner}.")
@@ -132,7 +133,7 @@ pub fn overview(measured: &[Measured]) -> String {
                 mib(own.peak),
                 mib(own.live),
                 format!("{:.2}", verdict.memory),
-                outcome(&verdict).into(),
+                outcome(&verdict),
             ]);
         }
     }
@@ -146,17 +147,20 @@ pub fn overview(measured: &[Measured]) -> String {
         "Time is ours over the best peer's, memory is ours over what is allowed: {MEMORY_RATIO_MAX:.2} of what was \
          alive at once and {:.0} MiB. The best peer is chosen on one half of the turns and compared on the other. \
          Lost is a time above {TIME_RATIO_MAX:.2}, a memory above 1, or a peak above that of a peer that also stays \
-         warm (at most {WARM_FAULTS_MAX:.0} faults a round).\n\n{table}\n\nGeometric mean of the times: {mean:.2} \
+         warm (at most {WARM_FAULTS_MAX:.0} faults a round). Turns differ where the fastest round of ours or of the \
+         best peer is still more than {:.0} % faster in one half of the turns than in the other.\n\n{table}\n\nGeometric mean of the times: {mean:.2} \
          over {count} rows.\n",
         MEMORY_SLACK_BYTES / f64::from(1 << 20),
+        100.0 * (SETTLED_RATIO_MAX - 1.0),
     )
 }
 
-const fn outcome(verdict: &Verdict) -> &'static str {
-    match (verdict.time_lost(), verdict.memory_lost()) {
+fn outcome(verdict: &Verdict) -> String {
+    let outcome = match (verdict.time_lost(), verdict.memory_lost()) {
         (false, false) => "won",
         (true, false) => "**LOST** in time",
         (false, true) => "**LOST** in memory",
         (true, true) => "**LOST** in time and memory",
-    }
+    };
+    format!("{outcome}{}", if verdict.agreed { "" } else { " (turns differ)" })
 }

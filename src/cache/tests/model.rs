@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::pattern::{Pattern, WHOLE_MAX, assert_zero, mix};
 use crate::cache::Cache;
 use crate::cache::SHARD_BYTES_MAX;
-use crate::cache::hot::HOT_FREE_MAX;
+use crate::cache::hot::HOT_MAX;
 use crate::cache::keeper::Watch;
 use crate::config::Config;
 use crate::geometry::Block;
@@ -316,7 +316,7 @@ impl<O: World> Model<O> {
         assert_eq!(snapshot.stacked, blocks.iter().map(|b| b.len).sum::<usize>() - out);
         let (allocated, freed) = (snapshot.allocations, snapshot.frees);
         assert_eq!(allocated, freed + live as u64, "every free is of an allocation");
-        assert!(snapshot.stacked <= snapshot.shards * (SHARD_BYTES_MAX + HOT_FREE_MAX));
+        assert!(snapshot.stacked <= snapshot.shards * (SHARD_BYTES_MAX + HOT_MAX));
     }
 
     /// Once all blocks are freed: nothing is held, and after a release nothing is resident.
