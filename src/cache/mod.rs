@@ -125,6 +125,8 @@ pub(crate) struct Cache<O: Os> {
     since_look: AtomicUsize,
     /// When that was, in nanoseconds of the clock.
     last_look: AtomicU64,
+    /// When the limits were told last, by the same clock.
+    last_tick: AtomicU64,
     /// When to measure again what the rest of the process holds, by the same clock.
     next_measure: AtomicU64,
     /// The next thread's shard.
@@ -172,6 +174,7 @@ impl<O: Os> Cache<O> {
                 care: AtomicU8::new(0),
                 since_look: AtomicUsize::new(0),
                 last_look: AtomicU64::new(0),
+                last_tick: AtomicU64::new(0),
                 next_measure: AtomicU64::new(0),
                 next: AtomicUsize::new(0),
                 shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
@@ -358,7 +361,7 @@ impl<O: Os> Cache<O> {
         shard::bump(&shard.counts.live, requested as u64);
         drop(stacks);
         if tick {
-            self.tick_slow(shard::TICK);
+            self.tick_slow(shard);
         }
         Some((start, turn))
     }

@@ -34,8 +34,10 @@ pub(super) struct Stacks {
     turn: usize,
     /// Bytes that may be allocated before the limits are told.
     until_tick: usize,
-    /// Bytes allocated up to the last time they were.
-    told: u64,
+    /// Bytes allocated up to the last time they were to be.
+    counted: u64,
+    /// Of these, what the limits have not been told yet.
+    untold: usize,
 }
 
 /// What is counted in a shard. Written under its lock by whoever holds it, so plain stores suffice; read by
@@ -89,7 +91,8 @@ impl Shard {
             bytes: 0,
             turn: 0,
             until_tick: TICK,
-            told: 0,
+            counted: 0,
+            untold: 0,
         };
         Self { stacks: Latch::new(stacks), counts: Counts::default() }
     }
@@ -128,7 +131,7 @@ impl Counts {
 }
 
 impl Stacks {
-    /// Counts a request of `bytes`; gives its turn and whether the limits want to be told.
+    /// Counts a request of `bytes`; gives its turn and whether it is time to tell the limits.
     #[inline]
     pub(super) fn count(&mut self, bytes: usize) -> (usize, bool) {
         self.turn = self.turn.wrapping_add(1);
@@ -138,7 +141,9 @@ impl Stacks {
                 (self.turn, false)
             }
             None => {
-                self.told += (TICK - self.until_tick + bytes) as u64;
+                let more = TICK - self.until_tick + bytes;
+                self.counted += more as u64;
+                self.untold = self.untold.saturating_add(more);
                 self.until_tick = TICK;
                 (self.turn, true)
             }
@@ -147,7 +152,12 @@ impl Stacks {
 
     /// Bytes that requests served through this shard have asked for so far.
     pub(super) const fn allocated(&self) -> u64 {
-        self.told + (TICK - self.until_tick) as u64
+        self.counted + (TICK - self.until_tick) as u64
+    }
+
+    /// Takes what the limits have not been told yet.
+    pub(super) fn take_untold(&mut self) -> usize {
+        core::mem::take(&mut self.untold)
     }
 
     /// Notes that `less` bytes left the free part of the hot run, and `more` came.

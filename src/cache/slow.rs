@@ -1,6 +1,5 @@
 //! What a request does that this thread's stack does not serve, in the order of what it costs.
 
-use super::shard::TICK;
 use super::untouched::{Noted, WORTH_A_LOOK};
 use super::{Cache, Handed, count::add, shard};
 use crate::geometry::{Block, Granules, SizeClass};
@@ -15,8 +14,12 @@ const LOOK_EVERY: usize = 256 << 20;
 /// Nanoseconds after which a request that tells the limits looks too: a look takes a quarter of a millisecond.
 pub(super) const LOOK_AFTER: u64 = 250_000_000;
 
+/// Nanoseconds after which the limits are told again. To tell takes locks and lines that all threads share, and threads
+/// that allocate and free untouched blocks would do so every microsecond; in this time none writes as much as a few MiB.
+const TELL_AFTER: u64 = 50_000;
+
 /// How long what the rest of the process holds is taken to be as it was, in nanoseconds. To measure it takes 10 us, and
-/// a thread that only allocates and frees ticks every 2 us; a small side does not grow by much in the time.
+/// a thread that only allocates and frees tells the limits every 50 us; a small side does not grow by much in the time.
 const MEASURE_AFTER: u64 = 2_000_000;
 
 /// The most that one request purges for the decay of a forgotten peak, in bytes: a purge of this size takes
@@ -102,7 +105,7 @@ impl<O: Os> Cache<O> {
             self.note_peaks();
         }
         if tick {
-            self.tick_slow(requested.max(TICK));
+            self.tick_slow(shard);
         }
         turn
     }
@@ -266,16 +269,29 @@ impl<O: Os> Cache<O> {
         }
     }
 
-    /// Tells the limits what has been allocated, and applies what they say, a slice at a time.
+    /// Tells the limits what has been allocated through a shard, unless they were told something a moment ago.
     #[cold]
-    pub(super) fn tick_slow(&self, bytes: usize) {
+    pub(super) fn tick_slow(&self, shard: &shard::Shard) {
+        let now = self.os().now();
+        // Relaxed: whoever is a moment late tells once more.
+        let since = now.saturating_sub(self.last_tick.load(Ordering::Relaxed));
+        // A clock that stands still says nothing.
+        if since > 0 && since < TELL_AFTER {
+            return;
+        }
+        self.last_tick.store(now, Ordering::Relaxed);
+        let bytes = shard.lock(self.os()).take_untold();
+        self.tell(bytes, now);
+    }
+
+    /// Tells the limits that so many bytes have been allocated, and applies what they say, a slice at a time.
+    pub(super) fn tell(&self, bytes: usize, now: u64) {
         self.tally.live_peak.fetch_max(self.live(), Ordering::Relaxed);
         if self.peaks.is_watched() {
             self.peaks.note(self.live(), self.os().resident_in_all().unwrap_or(0) as u64);
         }
         self.keeper.see_to();
         self.keeper.wake(self.os());
-        let now = self.os().now();
         // Relaxed, both times: whoever is a moment late looks once more.
         if now.saturating_sub(self.last_look.load(Ordering::Relaxed)) > LOOK_AFTER {
             self.look_slow();

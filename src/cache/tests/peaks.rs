@@ -14,7 +14,8 @@ use crate::cache::STACKS_SHARE;
 use crate::config::{Config, Moves};
 use crate::heap::State;
 use crate::os::fake::Fake;
-use crate::os::{CHUNK, Room};
+use crate::os::{CHUNK, Os, Room};
+use crate::sync::atomic::Ordering;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -272,8 +273,8 @@ fn pressure_gives_back_the_free_parts_of_huge_pages_and_decay_does_not() {
             os.set_room(Some(Room { limit: 1000 * MIB, left: 0 }));
         }
         os.pass(1 << 30);
-        model.cache.tick_slow(1 << 40);
-        model.cache.tick_slow(1 << 40);
+        model.cache.tell(1 << 40, os.now());
+        model.cache.tell(1 << 40, os.now());
         let after = cached(&model);
         finish(&model, blocks, true);
         (before, after)
@@ -370,5 +371,37 @@ fn blocks_of_one_length_leave_no_ends_of_hot_runs() {
         blocks.into_iter().for_each(|live| model.free(live));
     }
     assert!(fresh(&model) <= 70 << 20, "{} MiB for 64", fresh(&model) >> 20);
+    finish(&model, Vec::new(), true);
+}
+
+/// Each look at the limits took locks that all threads share, and threads that allocated and freed untouched blocks took
+/// turns in them.
+#[test]
+fn limits_are_told_now_and_then_and_of_all_that_was_allocated() {
+    let os = fake(2 << 30);
+    let model = Model::new(os.clone(), 512 * MIB, Config::new());
+    let peak: Vec<Live> = (0..12).map(|_| touched(&model, 8 * MIB)).collect();
+    peak.into_iter().for_each(|live| model.free(live));
+    let kept = cached(&model);
+    assert!(kept >= 96 * MIB);
+    let mut told = 0;
+    let mut last = model.cache.last_tick.load(Ordering::Relaxed);
+    // Forty peaks, in a time in which the limits are told one time of eight.
+    let pairs = 40 * 96;
+    for _ in 0..pairs {
+        let live = touched(&model, MIB);
+        model.free(live);
+        os.pass(100);
+        let now = model.cache.last_tick.load(Ordering::Relaxed);
+        told += usize::from(now != last);
+        last = now;
+    }
+    assert!(told > 0 && told <= pairs / 64 / 7, "told {told} times");
+    assert!(
+        cached(&model) < kept / 4,
+        "{} of {} MiB: not all of it counted",
+        cached(&model) / MIB,
+        kept / MIB
+    );
     finish(&model, Vec::new(), true);
 }
