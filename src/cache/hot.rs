@@ -85,7 +85,7 @@ impl<O: Os> Cache<O> {
     /// for it.
     ///
     /// A run begins as low as there is room for one. What bursts of blocks go over stays as small as a burst so, and in
-    /// the cache: behind the end of the last run, or in the piece that fits best, all free memory would be gone through.
+    /// the cache: behind the end of the last run, or in the longest pieces, all free memory would be gone through.
     pub(super) fn cut_slow(&self, class: SizeClass) -> Option<usize> {
         let len = class.len().bytes();
         // Relaxed: a limit, published when the shards were.

@@ -273,7 +273,7 @@ impl<O: Os> Cache<O> {
     #[cold]
     pub(super) fn tick_slow(&self, shard: &shard::Shard) {
         let now = self.os().now();
-        // Relaxed: whoever is a moment late tells once more.
+        // Relaxed, both times: whoever is a moment late tells once more.
         let since = now.saturating_sub(self.last_tick.load(Ordering::Relaxed));
         // A clock that stands still says nothing.
         if since > 0 && since < TELL_AFTER {

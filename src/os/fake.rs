@@ -31,6 +31,13 @@ use memory::Memory;
 use plan::Plans;
 use space::{Ranges, Space};
 
+/// What a call may be made to fail with.
+pub(crate) mod errno {
+    pub(crate) use libc::ENOMEM;
+    #[cfg(all(test, not(loom)))]
+    pub(crate) use libc::{EEXIST, EINVAL};
+}
+
 /// A fake kernel. Clones are the same kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Fake(Arc<Kernel>);

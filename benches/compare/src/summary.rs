@@ -147,7 +147,7 @@ fn half(runs: &[Run], peer: &str, odd: u32) -> f64 {
     fastest(&runs.iter().filter(mine).collect::<Vec<_>>())
 }
 
-/// Judges one of ours, or returns `None` where it or every peer is missing.
+/// Judges one of ours, or returns `None` where it or every peer is missing, or one of both failed in half of the turns.
 #[must_use]
 pub fn judge(ours: &str, judge: Judge, runs: &[Run]) -> Option<Verdict> {
     let summaries = of_pattern(runs);
@@ -187,8 +187,8 @@ pub fn unsettled(judge: Judge, runs: &[Run]) -> Vec<String> {
     let summaries = of_pattern(runs);
     let mut contenders: Vec<String> = Vec::new();
     for ours in judged(judge).iter().filter(|ours| summaries.iter().any(|summary| summary.peer == **ours)) {
-        let rivals: Vec<&str> = summaries.iter().map(|summary| summary.peer.as_str()).collect();
-        let rivals: Vec<&str> = rivals.into_iter().filter(|peer| is_rival(ours, judge, peer)).collect();
+        let all = summaries.iter().map(|summary| summary.peer.as_str());
+        let rivals: Vec<&str> = all.filter(|peer| is_rival(ours, judge, peer)).collect();
         for odd in [0, 1] {
             let best = rivals.iter().map(|peer| half(runs, peer, odd)).fold(f64::INFINITY, f64::min);
             let near = rivals.iter().filter(|peer| half(runs, peer, odd) <= CONTENDER_RATIO_MAX * best);

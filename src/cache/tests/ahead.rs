@@ -5,6 +5,7 @@ use std::alloc::Layout;
 use super::model::Model;
 use super::{fake, times};
 use crate::config::Config;
+use crate::os::fake::errno;
 use crate::os::fake::{Call, When};
 use crate::os::{CHUNK, Room};
 
@@ -84,13 +85,13 @@ fn what_the_kernel_refuses_is_asked_for_in_smaller_runs_and_then_done_without() 
     assert!(model.cache.take_ahead(8 << 30).is_none_or(|run| run.len < 2 << 30));
     let model = self::model(config);
     start(&model, &config);
-    model.os().fail(None, When::From(1), libc::ENOMEM);
+    model.os().fail(None, When::From(1), errno::ENOMEM);
     assert_eq!(model.cache.take_ahead(256 * MIB).map(|run| run.len), None);
     model.os().fail_no_more();
     let run = model.cache.take_ahead(64 * MIB).unwrap();
     model.cache.give_ahead(run, false);
     assert!(model.cache.cached_bytes() < 64 * MIB, "what was not faulted in is not cached");
-    model.os().fail(Call::Purge, When::From(1), libc::EINVAL);
+    model.os().fail(Call::Purge, When::From(1), errno::EINVAL);
     let run = model.cache.take_ahead(64 * MIB).unwrap();
     model.cache.give_ahead(run, false);
     model.os().fail_no_more();

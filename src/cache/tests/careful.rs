@@ -10,6 +10,7 @@ use super::{fake, times};
 use crate::config::Config;
 use crate::heap::{Span, Unit};
 use crate::os::CHUNK;
+use crate::os::fake::errno;
 use crate::os::fake::{Access, Call, Fake, PurgeFailure, RemapFailure, When};
 
 const KIB: usize = 1 << 10;
@@ -54,7 +55,7 @@ fn refusals_of_the_kernel_are_no_misuse() {
                 model.may_refuse = true;
                 os.fail_purges_by(purges);
                 os.fail_remaps_by(RemapFailure::Unmaps);
-                os.fail(None, When::Every(every), libc::ENOMEM);
+                os.fail(None, When::Every(every), errno::ENOMEM);
                 let how = Drive { live_max: 96 * MIB, audit_every: 30, seed: every as u64 };
                 let blocks = drive(&model, &drawn(every as u64, 90, 24 * MIB), how);
                 os.fail_no_more();
@@ -228,8 +229,8 @@ fn no_secret_outlives_its_block() {
             model.may_refuse = true;
             if seed % 3 == 2 {
                 // Moves that fail halfway are copied home, and the copies must not stay.
-                os.fail(Call::Move, When::Every(2), libc::ENOMEM);
-                os.fail(Call::Plug, When::Every(2), libc::ENOMEM);
+                os.fail(Call::Move, When::Every(2), errno::ENOMEM);
+                os.fail(Call::Plug, When::Every(2), errno::ENOMEM);
             }
             let mut blocks: Vec<Live> = Vec::new();
             for (turn, op) in drawn(seed ^ 5, 50, 8 * MIB).into_iter().enumerate() {

@@ -10,6 +10,7 @@ use super::ops::{Drive, Op, drive, finish};
 use super::pattern::mix;
 use super::{fake, times};
 use crate::config::Config;
+use crate::os::fake::errno;
 use crate::os::fake::{Call, Fake, PurgeFailure, RemapFailure, When};
 
 const MIB: usize = 1 << 20;
@@ -91,7 +92,7 @@ impl Load {
         for n in 1..=calls {
             let Outcome { failed: now, refused, .. } = self.run(|os| {
                 prepare(os);
-                os.fail(call, When::Nth(n), libc::ENOMEM);
+                os.fail(call, When::Nth(n), errno::ENOMEM);
             });
             failed += now - quiet.failed.min(now);
             swept += 1;
@@ -190,9 +191,9 @@ fn every_move_fails_once() {
 fn every_plug_fails_once_after_moves_and_remappings_that_fail() {
     for load in moving_loads() {
         let failed = load.sweep(Some(Call::Plug), |os| {
-            os.fail(Call::Move, When::Every(2), libc::ENOMEM);
-            os.fail(Call::Heal, When::Every(2), libc::ENOMEM);
-            os.fail(Call::Close, When::Every(2), libc::ENOMEM);
+            os.fail(Call::Move, When::Every(2), errno::ENOMEM);
+            os.fail(Call::Heal, When::Every(2), errno::ENOMEM);
+            os.fail(Call::Close, When::Every(2), errno::ENOMEM);
             os.fail_remaps_by(RemapFailure::Unmaps);
         });
         assert!(failed > 0);
@@ -205,7 +206,7 @@ fn all_calls_of_a_kind_fail_from_some_point_on() {
         for call in Call::FAILING {
             let calls = load.run(|_| ()).calls(call);
             for n in (1..=calls).step_by((calls / 6).max(1)) {
-                load.run(|os| os.fail(call, When::From(n), libc::ENOMEM));
+                load.run(|os| os.fail(call, When::From(n), errno::ENOMEM));
             }
         }
     }
@@ -221,7 +222,7 @@ fn calls_fail_every_so_often_in_every_manner() {
                     os.fail_remaps_by([RemapFailure::Clean, RemapFailure::Unmaps][turn % 2]);
                     os.fail_purges_by([PurgeFailure::Keeps, PurgeFailure::Halfway][turn / 2]);
                     os.refuse_moves_of_several_vmas(turn % 2 == 1);
-                    os.fail(None, When::Every(every), libc::ENOMEM);
+                    os.fail(None, When::Every(every), errno::ENOMEM);
                 });
             }
         }

@@ -7,6 +7,7 @@ use std::alloc::Layout;
 use super::model::{Live, Model, World};
 use super::pattern::mix;
 use crate::cache::SHARD;
+use crate::os::fake::errno;
 use crate::os::fake::{Call, Fake, MoveFailure, PurgeFailure, RemapFailure, When};
 use crate::os::{Linux, Room};
 
@@ -211,7 +212,7 @@ fn tell(os: &Fake, op: Op, blocks: &[Live]) {
         }
         Op::Pass { nanoseconds } => os.pass(nanoseconds),
         Op::Press { left } => os.set_room(Some(Room { limit: 1 << 30, left })),
-        Op::Fail { call, when } => os.fail(call, when, libc::ENOMEM),
+        Op::Fail { call, when } => os.fail(call, when, errno::ENOMEM),
         Op::Manner { moves, remaps, purges, one_vma } => {
             os.fail_moves_by(moves);
             os.fail_remaps_by(remaps);

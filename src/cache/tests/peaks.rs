@@ -14,6 +14,7 @@ use crate::cache::STACKS_SHARE;
 use crate::config::{Config, Moves};
 use crate::heap::State;
 use crate::os::fake::Fake;
+use crate::os::fake::errno;
 use crate::os::{CHUNK, Os, Room};
 use crate::sync::atomic::Ordering;
 
@@ -306,7 +307,7 @@ fn a_release_gives_back_every_byte_that_counts_as_cached() {
 fn memory_that_lacks_is_found_in_what_is_cached_before_null_is_answered() {
     // Plain mappings: what is cached counts against the limit until it is unmapped.
     let os = fake(2 << 30);
-    os.fail(crate::os::fake::Call::Reserve, crate::os::fake::When::From(1), libc::ENOMEM);
+    os.fail(crate::os::fake::Call::Reserve, crate::os::fake::When::From(1), errno::ENOMEM);
     let model = Model::new(os.clone(), 512 * MIB, Config::new());
     let blocks: Vec<Live> = (0..10).map(|_| touched(&model, 30 * MIB)).collect();
     blocks.into_iter().for_each(|live| model.free(live));

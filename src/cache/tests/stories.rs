@@ -8,6 +8,7 @@ use super::{fake, fake_in_short};
 use crate::config::{Config, Moves, Thp};
 use crate::heap::Unit;
 use crate::os::CHUNK;
+use crate::os::fake::errno;
 use crate::os::fake::{Call, Fake, MoveFailure, RemapFailure, When};
 
 const KIB: usize = 1 << 10;
@@ -98,7 +99,7 @@ fn a_growing_block_was_moved_into_a_plain_mapping_which_keeps_no_record_of_it() 
     let os = fake(2 << 30);
     let model = Model::new(os.clone(), 64 * MIB, Config::new());
     let grown = drive(&model, &[allocate(24 * MIB, 8, false), allocate(24 * MIB, 8, false)], QUIET);
-    os.fail(Call::Reserve, When::From(1), libc::ENOMEM);
+    os.fail(Call::Reserve, When::From(1), errno::ENOMEM);
     // Leaves a plain mapping that is free and never touched, but for its first megabyte.
     let plain = drive(&model, &[allocate(80 * MIB, 8, true)], QUIET);
     assert_eq!(model.cache.heap.regions(), (1, 1));
@@ -117,8 +118,8 @@ fn a_plain_mapping_came_to_lie_in_a_hole_of_the_reservation_whose_rest_was_nobod
     model.may_refuse = true;
     let ops = [allocate(90 * MIB, 8, false), allocate(MIB, 8, false)];
     let mut blocks = drive(&model, &ops, QUIET);
-    os.fail(Call::Reserve, When::From(1), libc::ENOMEM);
-    os.fail(Call::Move, When::Nth(1), libc::ENOMEM);
+    os.fail(Call::Reserve, When::From(1), errno::ENOMEM);
+    os.fail(Call::Move, When::Nth(1), errno::ENOMEM);
     os.fail_moves_by(MoveFailure::LetsForeignIn);
     one(&model, Op::Resize { which: 0, size: 100 * MIB }, &mut blocks, 1 << 30, 0);
     assert_eq!(os.retired().len(), 1, "a target was lost, and somebody else is in the middle of it");
@@ -147,14 +148,14 @@ fn a_block_in_a_hole_of_the_small_pages_was_taken_for_one_of_them() {
     }
     let block = untouched(&model, 48 * MIB, true);
     assert!(model.cache.is_thin(block.block()), "served in small pages");
-    os.fail(Call::Close, When::From(1), libc::ENOMEM);
-    os.fail(Call::Plug, When::From(1), libc::EEXIST);
+    os.fail(Call::Close, When::From(1), errno::ENOMEM);
+    os.fail(Call::Plug, When::From(1), errno::EEXIST);
     os.fail_remaps_by(RemapFailure::Unmaps);
     model.free(block);
     model.cache.thin.release();
     let holes = os.retired();
     os.fail_no_more();
-    os.fail(Call::Reserve, When::From(1), libc::ENOMEM);
+    os.fail(Call::Reserve, When::From(1), errno::ENOMEM);
     let thin_hole = |p: usize| holes.iter().any(|hole| hole.contains(&p));
     assert!(model.cache.thin.books().retired > 0, "lost of the small pages");
     // Others take all that lies lower, and the hole's beginning.
@@ -221,9 +222,9 @@ fn what_has_moved_is_copied_home_when_the_rest_cannot_follow() {
     let (model, mut blocks) = moved_once(&os);
     let grown = blocks.iter().position(|b| b.layout.size() > 99 * MIB).unwrap();
     // What lies behind it cannot be opened, so that it has to move, in two parts: it lies in two VMAs now.
-    os.fail(Call::Open, When::Nth(1), libc::ENOMEM);
-    os.fail(Call::Open, When::Nth(2), libc::ENOMEM);
-    os.fail(Call::Move, When::Nth(2), libc::ENOMEM);
+    os.fail(Call::Open, When::Nth(1), errno::ENOMEM);
+    os.fail(Call::Open, When::Nth(2), errno::ENOMEM);
+    os.fail(Call::Move, When::Nth(2), errno::ENOMEM);
     os.fail_moves_by(MoveFailure::LetsForeignIn);
     one(&model, Op::Resize { which: grown, size: 160 * MIB }, &mut blocks, 1 << 30, 0);
     assert_eq!((os.calls_failed(), os.retired().len()), (3, 1), "the second part was refused");

@@ -13,6 +13,7 @@ use super::pattern::mix;
 use super::{fake, times};
 use crate::config::{Config, Moves};
 use crate::os::fake::When;
+use crate::os::fake::errno;
 use crate::os::{Linux, Room};
 
 const MIB: usize = 1 << 20;
@@ -119,7 +120,7 @@ fn work<O: Hooks>(model: &Model<O>, how: &Stress, thread: usize) {
 fn threads_survive_a_kernel_that_refuses_every_so_often() {
     for every in [3, 7, 17] {
         let os = fake(3 << 30);
-        os.fail(None, When::Every(every), libc::ENOMEM);
+        os.fail(None, When::Every(every), errno::ENOMEM);
         let mut model = Model::new(os.clone(), 1 << 30, Config::new());
         model.may_refuse = true;
         for round in 0..times(2) {

@@ -12,6 +12,7 @@ use super::ops::{Hooks, Op, finish, one};
 use super::pattern::{assert_zero, lock, soil};
 use crate::config::{Config, Moves};
 use crate::os::Linux;
+use crate::os::fake::errno;
 use crate::os::fake::{Call, Fake, PurgeFailure, When};
 
 const KIB: usize = 1 << 10;
@@ -184,8 +185,8 @@ fn zeroed_after_purges_that_failed_halfway() {
     for failure in [PurgeFailure::Keeps, PurgeFailure::Halfway] {
         let prepare = |os: &Fake| {
             os.fail_purges_by(failure);
-            os.fail(Call::Purge, When::Every(2), libc::EINVAL);
-            os.fail(Call::Heal, When::Every(3), libc::ENOMEM);
+            os.fail(Call::Purge, When::Every(2), errno::EINVAL);
+            os.fail(Call::Heal, When::Every(3), errno::ENOMEM);
         };
         over_the_fake_kernel(prepare, |model, blocks| {
             free_half(model, blocks);
