@@ -91,6 +91,8 @@ struct Inner {
     transit: usize,
     /// Operations that hold something in transit.
     operations: usize,
+    /// Of those, how many are opening address space now.
+    opening: usize,
     retired: usize,
     opened: usize,
     /// Whether memory was seen to become resident just because it was opened or mapped: all of it is locked.
@@ -142,6 +144,7 @@ impl<O: Os> PageHeap<O> {
                 loose: 0,
                 transit: 0,
                 operations: 0,
+                opening: 0,
                 retired: 0,
                 opened: 0,
                 eager: false,

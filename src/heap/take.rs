@@ -76,20 +76,7 @@ impl<O: Os> PageHeap<O> {
     /// moving pages in. `None` if the kernel refuses. Pages are moved only under the leading `reach` bytes, since
     /// the rest is not expected to be touched.
     pub(crate) fn take_slow(&self, fit: Fit, wish: Wish, reach: usize) -> Option<Run> {
-        let mut inner = self.enter();
-        if !inner.ensure_spare(&self.os) {
-            return None;
-        }
-        let start = match inner.plan(fit, wish, reach) {
-            Some(start) => start,
-            None => {
-                if !inner.add_region(fit, &self.os) {
-                    return None;
-                }
-                self.note_bounds(&inner);
-                inner.plan(fit, wish, reach)?
-            }
-        };
+        let (mut inner, start) = self.plan_alone(fit, wish, reach)?;
         let mut window = inner.claim_window(Span::new(start, fit.len));
         inner.operations += 1;
         let (inner, opened) = self.open_window(inner, &mut window);
@@ -104,6 +91,34 @@ impl<O: Os> PageHeap<O> {
             return self.take_slow(fit, Wish::Zeroed, 0);
         }
         Some(self.hand_out(&window))
+    }
+
+    /// Chooses where a run shall lie. If address space must be opened for it, nobody else is opening any: what another thread
+    /// opens now goes on behind its own run, where ours may fit without asking for a huge page of its own.
+    fn plan_alone(&self, fit: Fit, wish: Wish, reach: usize) -> Option<(Guard<'_, Inner, O>, usize)> {
+        loop {
+            let mut inner = self.enter();
+            if !inner.ensure_spare(&self.os) {
+                return None;
+            }
+            let start = match inner.plan(fit, wish, reach) {
+                Some(start) => start,
+                None => {
+                    if !inner.add_region(fit, &self.os) {
+                        return None;
+                    }
+                    self.note_bounds(&inner);
+                    inner.plan(fit, wish, reach)?
+                }
+            };
+            // Where all memory is locked, opening it means filling it, which threads had better do at the same time.
+            let may_open = inner.opening == 0 || inner.eager;
+            if may_open || inner.held(Span::new(start, fit.len), &[State::Closed]) == 0 {
+                return Some((inner, start));
+            }
+            drop(inner);
+            self.os.nap();
+        }
     }
 
     /// Ends the operation that holds `window`, whose range is its caller's now.
@@ -161,10 +176,12 @@ impl<O: Os> PageHeap<O> {
                 State::Closed => {
                     // More than the window is opened at once, so that most takes open nothing.
                     let more = inner.claim_step(part.span);
+                    inner.opening += 1;
                     drop(inner);
                     let (opened, done) = self.open_some(more, part.span);
                     let eager = self.shed_surplus(opened, part.span);
                     inner = self.reenter();
+                    inner.opening -= 1;
                     inner.eager |= eager;
                     inner.opened += opened.len;
                     inner.settle_step(more, part.span, opened);

@@ -262,7 +262,7 @@ impl Inner {
     }
 
     /// How many bytes of some states a range holds.
-    fn held(&self, range: Span, states: &[State]) -> usize {
+    pub(super) fn held(&self, range: Span, states: &[State]) -> usize {
         let mut held = 0;
         let mut at = self.pieces.at(range.start).or_else(|| self.pieces.next(range.start));
         while let Some(index) = at {

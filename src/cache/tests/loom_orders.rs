@@ -47,6 +47,16 @@ fn explore<A: Send + 'static, B: Send + 'static>(
     first: impl Fn(&Shared, A) -> Vec<Live> + Send + Sync + Copy + 'static,
     second: impl Fn(&Shared, B) -> Vec<Live> + Send + Sync + Copy + 'static,
 ) {
+    explore_and(prepare, first, second, |_| ());
+}
+
+/// As [`explore`], with a look at what is left before it is freed.
+fn explore_and<A: Send + 'static, B: Send + 'static>(
+    prepare: impl Fn(&Shared) -> (A, B) + Send + Sync + Copy + 'static,
+    first: impl Fn(&Shared, A) -> Vec<Live> + Send + Sync + Copy + 'static,
+    second: impl Fn(&Shared, B) -> Vec<Live> + Send + Sync + Copy + 'static,
+    look: impl Fn(&[Live]) + Send + Sync + Copy + 'static,
+) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(2));
     builder.max_branches = 100_000;
@@ -55,7 +65,8 @@ fn explore<A: Send + 'static, B: Send + 'static>(
     builder.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);
         let setup = spawn(0, move || {
-            let os = fake_in_short(256 * MIB, 0);
+            // Room for a reservation, which begins at a multiple of 1 GiB.
+            let os = fake_in_short(3 << 30, 0);
             os.set_facts(|facts| facts.cpus = 1);
             let model: Shared = Arc::new(Model::new(os, 64 * MIB, Config::new()));
             let (mine, theirs) = prepare(&model);
@@ -66,6 +77,7 @@ fn explore<A: Send + 'static, B: Send + 'static>(
             let mut left = first(&model, mine);
             left.extend(other.join().expect("the other thread"));
             model.audit(false);
+            look(&left);
             left.into_iter().for_each(|live| model.free(live));
             model.audit_empty(false);
         });
@@ -206,6 +218,19 @@ fn loom_a_hot_run_that_is_drained_while_more_blocks_are_paid_for() {
         |model, ()| {
             model.cache.drain();
             Vec::new()
+        },
+    );
+}
+
+#[test]
+fn loom_two_threads_that_open_address_space_get_neighbouring_blocks() {
+    explore_and(
+        |_| ((), ()),
+        |model, ()| vec![take(model, 5 * MIB, false)],
+        |model, ()| vec![take(model, 5 * MIB, false)],
+        |left| {
+            let [a, b] = left else { panic!("two blocks") };
+            assert_eq!(a.block().start.abs_diff(b.block().start), a.block().len);
         },
     );
 }
