@@ -11,18 +11,17 @@
 use super::shard::{Shard, Stacks};
 use super::{Cache, count::add};
 use crate::geometry::SizeClass;
-use crate::heap::{LOW_MIN, Span};
+use crate::heap::Span;
 use crate::os::Os;
 use crate::sync::atomic::Ordering;
 
 /// The most that a hot run holds free, in bytes: a second-level cache or two.
 pub(super) const HOT_MAX: usize = 4 << 20;
 
-// A run holds three blocks at least, of whatever class.
-const _: () = assert!(3 * HOT_BLOCK_MAX <= HOT_MAX);
-
 /// Blocks up to this length come from the hot run, in bytes: of longer ones little would be left in a second-level cache.
-const HOT_BLOCK_MAX: usize = LOW_MIN;
+/// A run holds three blocks at least, and begins in a piece of this length, which has room for one of whatever class. With half of it,
+/// and all of [`HOT_MAX`], bursts of blocks went over more memory.
+const HOT_BLOCK_MAX: usize = HOT_MAX / 3;
 
 /// Blocks that a run may be cut into before more are paid for: of 64 KiB, where the large side begins by default.
 const TOKENS: usize = HOT_MAX / (64 << 10);
@@ -84,8 +83,8 @@ impl<O: Os> Cache<O> {
     /// Begins another hot run for this thread, and cuts a block of a class from it. `None` if no resident memory is free
     /// for it.
     ///
-    /// A run begins as low as there is room for one. What bursts of blocks go over stays as small as a burst so, and in
-    /// the cache: behind the end of the last run, or in the longest pieces, all free memory would be gone through.
+    /// A run begins in the shortest piece that has room for one. What bursts of blocks go over stays as small as a burst so,
+    /// and in the cache: behind the end of the last run, or in the longest pieces, all free memory would be gone through.
     pub(super) fn cut_slow(&self, class: SizeClass) -> Option<usize> {
         let len = class.len().bytes();
         // Relaxed: a limit, published when the shards were.
@@ -107,7 +106,7 @@ impl<O: Os> Cache<O> {
         self.give_hot(old);
         // Whole blocks of this length, or each run would end in a piece that the next block does not fit.
         let most = HOT_MAX / len * len;
-        let mut run = self.heap.take_lowest(most, TOKENS);
+        let mut run = self.heap.take_shortest(HOT_BLOCK_MAX, most, TOKENS);
         if run.is_none() && drains {
             // More is kept than is in use, in blocks of other classes; they are what is in this thread's cache.
             self.drain_shard(shard);

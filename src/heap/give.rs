@@ -40,7 +40,7 @@ impl<O: Os> PageHeap<O> {
         inner
     }
 
-    /// Takes back what was taken as a piece ([`PageHeap::take_lowest`]) and not handed on, with the nodes of `tokens` blocks.
+    /// Takes back what was taken as a piece ([`PageHeap::take_shortest`]) and not handed on, with the nodes of `tokens` blocks.
     pub(crate) fn give_piece(&self, rest: Span, tokens: usize) {
         let mut inner = self.enter();
         inner.note_peak();

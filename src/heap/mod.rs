@@ -20,7 +20,7 @@ mod walk;
 mod window;
 
 pub(crate) use books::Books;
-pub(crate) use pieces::{Fit, LOW_MIN, Span};
+pub(crate) use pieces::{Fit, Span};
 pub(crate) use pool::State;
 pub(crate) use purge::Unit;
 pub(crate) use relocate::{Behind, Relocated};

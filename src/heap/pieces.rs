@@ -77,10 +77,6 @@ impl Fit {
 /// How many pieces that are long enough but may not fit are looked at before one is taken that must fit.
 const TRIES: usize = 32;
 
-/// Dirty pieces from this length on are found by address too, in bytes: a third of what a hot run holds, which no block
-/// that is cut from one is longer than. With half of it, and all of it, bursts of blocks went over more memory.
-pub(crate) const LOW_MIN: usize = (4 << 20) / 3;
-
 pub(crate) struct Pieces {
     pool: Pool,
     by_address: Tree,
@@ -89,8 +85,6 @@ pub(crate) struct Pieces {
     /// Of those, in whole chunks.
     in_chunks: [usize; State::COUNT],
     count: usize,
-    /// No dirty piece of [`LOW_MIN`] begins below.
-    low: usize,
 }
 
 impl Pieces {
@@ -102,7 +96,6 @@ impl Pieces {
             bytes: [0; State::COUNT],
             in_chunks: [0; State::COUNT],
             count: 0,
-            low: usize::MAX,
         }
     }
 
@@ -179,13 +172,6 @@ impl Pieces {
         self.bytes[state as usize] = self.bytes[state as usize] + span.len - old.len;
         let in_chunks = &mut self.in_chunks[state as usize];
         *in_chunks = *in_chunks + span.inner(CHUNK).len - old.inner(CHUNK).len;
-        self.note_low(span, state);
-    }
-
-    fn note_low(&mut self, span: Span, state: State) {
-        if state == State::Dirty && span.len >= LOW_MIN {
-            self.low = self.low.min(span.start);
-        }
     }
 
     fn joins(&self, index: Index, state: State, region: Span) -> bool {
@@ -204,7 +190,6 @@ impl Pieces {
         self.bytes[state as usize] += span.len;
         self.in_chunks[state as usize] += span.inner(CHUNK).len;
         self.count += 1;
-        self.note_low(span, state);
     }
 
     /// Takes a whole piece out.
@@ -264,24 +249,6 @@ impl Pieces {
         self.by_length[state as usize].at_or_after(&self.pool, (len, 0))
     }
 
-    /// The dirty piece of at least [`LOW_MIN`] that begins lowest. Where many other pieces lie below it, it takes several
-    /// calls to get there, and until then this is `None`.
-    pub(crate) fn lowest(&mut self) -> Option<Index> {
-        for _ in 0..TRIES {
-            let Some(index) = self.next(self.low) else {
-                self.low = usize::MAX;
-                return None;
-            };
-            let node = self.get(index);
-            if node.state == State::Dirty && node.len >= LOW_MIN {
-                self.low = node.start;
-                return Some(index);
-            }
-            self.low = node.start + node.len;
-        }
-        None
-    }
-
     /// The piece that holds `address`.
     pub(crate) fn at(&self, address: usize) -> Option<Index> {
         let index = self.by_address.before(&self.pool, (address + 1, 0))?;
@@ -319,9 +286,6 @@ impl Pieces {
             if span.is_empty() || !in_length {
                 crate::invariant::broken("H4: a piece does not stand in both trees");
             }
-            if state == State::Dirty && span.len >= LOW_MIN && span.start < self.low {
-                crate::invariant::broken("H4: a long piece lies below the lowest");
-            }
             bytes[state as usize] += span.len;
             count += 1;
             seen(span, state);
@@ -330,38 +294,5 @@ impl Pieces {
         if bytes != self.bytes || count != self.count {
             crate::invariant::broken("H8: the counters of free bytes are off");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::os::Linux;
-
-    #[test]
-    fn the_lowest_long_piece_is_found_behind_many_others_and_at_once_when_it_is_new() {
-        const SPACE: Span = Span::new(1 << 30, 1 << 30);
-        let mut pieces = Pieces::new();
-        assert!(pieces.ensure_spare(400, &Linux));
-        let part = |at: usize, len| Span::new(SPACE.start + at * CHUNK, len);
-        let free = |pieces: &mut Pieces, span, state| pieces.insert(span, state, SPACE);
-        free(&mut pieces, part(0, CHUNK), State::Dirty);
-        free(&mut pieces, part(201, 2 * CHUNK), State::Dirty);
-        for at in 2..200 {
-            free(&mut pieces, part(at, CHUNK / 2), State::Dirty);
-        }
-        free(&mut pieces, part(200, CHUNK), State::Zero);
-        let first = pieces.lowest().unwrap();
-        assert_eq!(pieces.span(first).start, SPACE.start);
-        // It is taken: what is long lies far behind now.
-        pieces.carve(first, part(0, CHUNK));
-        let calls = (1..).find(|_| pieces.lowest().is_some()).unwrap();
-        assert_eq!(calls, 200_usize.div_ceil(TRIES));
-        let lowest = |pieces: &mut Pieces| pieces.lowest().map(|i| pieces.span(i));
-        assert_eq!(lowest(&mut pieces), Some(part(201, 2 * CHUNK)));
-        // A short piece becomes a long one.
-        free(&mut pieces, Span::new(part(7, 0).start + CHUNK / 2, CHUNK / 2), State::Dirty);
-        assert_eq!(lowest(&mut pieces), Some(part(7, 3 * CHUNK / 2)));
-        pieces.walk(|_, _| ());
     }
 }

@@ -1,6 +1,6 @@
 //! Taking runs out of the heap: best fit in place first, then windows over mixed memory, filled or faulted.
 
-use super::pieces::{Fit, LOW_MIN, Span};
+use super::pieces::{Fit, Span};
 use super::pool::{Index, State};
 use super::region::Kind;
 use super::window::{Found, Run, Unclean, Window};
@@ -41,15 +41,14 @@ impl<O: Os> PageHeap<O> {
         Some(Run { span, unclean: Unclean::all(span), found: Found::Run })
     }
 
-    /// Takes the lowest piece of resident memory of at least [`LOW_MIN`], or as much of it as `most`, to be handed on in
-    /// `tokens` blocks at most. While the lowest is still looked for it is the shortest of them.
-    pub(crate) fn take_lowest(&self, most: usize, tokens: usize) -> Option<Span> {
+    /// Takes the shortest piece of resident memory that is as long as `least`, or as much of it as `most`, to be handed on in
+    /// `tokens` blocks at most.
+    pub(crate) fn take_shortest(&self, least: usize, most: usize, tokens: usize) -> Option<Span> {
         let mut inner = self.enter();
         if !inner.ensure_spare_for(tokens, &self.os) {
             return None;
         }
-        let shortest = inner.pieces.shortest_from(State::Dirty, LOW_MIN)?;
-        let index = inner.pieces.lowest().unwrap_or(shortest);
+        let index = inner.pieces.shortest_from(State::Dirty, least)?;
         let span = inner.pieces.span(index);
         let span = Span::new(span.start, span.len.min(most));
         inner.hand_on(index, span, tokens);
