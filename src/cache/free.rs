@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "the locks that a fork holds are given back without their guards")]
 
-use super::shard::FLUSH;
+use super::shard::SHED;
 use super::untouched::Noted;
 use super::{Cache, count::add, shard};
 use crate::geometry::{Block, SizeClass};
@@ -102,7 +102,7 @@ impl<O: Os> Cache<O> {
         self.give_full_slow(stacks, shard, class, start, bytes_max);
     }
 
-    /// Makes room on a full stack, or bypasses it.
+    /// Makes room on a stack, or bypasses it.
     #[cold]
     fn give_full_slow(
         &self,
@@ -112,23 +112,15 @@ impl<O: Os> Cache<O> {
         start: usize,
         bytes_max: usize,
     ) {
-        let mut spans = [Span::default(); FLUSH];
-        let mut count = stacks.flush(class, &mut spans, &shard.counts);
-        let mut rest = None;
-        if !stacks.push(class, start, bytes_max, &shard.counts) {
-            rest = Some(Span::new(start, class.len().bytes()));
-        }
+        let mut spans = [Span::default(); SHED];
+        let count = stacks.make_room(class, &mut spans, &shard.counts);
+        let is_in = stacks.push(class, start, bytes_max, &shard.counts);
         drop(stacks);
-        if let Some(span) = rest {
-            if count == FLUSH {
-                self.heap.give(&[span]);
-            } else {
-                spans[count] = span;
-                count += 1;
-            }
-        }
         if count > 0 {
             self.given(self.heap.give(&spans[..count]));
+        }
+        if !is_in {
+            self.given(self.heap.give(&[Span::new(start, class.len().bytes())]));
         }
     }
 

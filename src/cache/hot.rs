@@ -102,11 +102,10 @@ impl<O: Os> Cache<O> {
         let drains = live < stacks.bytes() as i64;
         let old = stacks.replace_hot(Hot::EMPTY, &shard.counts);
         drop(stacks);
-        // What is left may be where the next one begins.
-        self.give_hot(old);
         // Whole blocks of this length, or each run would end in a piece that the next block does not fit.
         let most = HOT_MAX / len * len;
-        let mut run = self.heap.take_shortest(HOT_BLOCK_MAX, most, TOKENS);
+        // What is left of the old run may be where the next one begins.
+        let mut run = self.heap.exchange((old.rest(), old.tokens), HOT_BLOCK_MAX, most, TOKENS);
         if run.is_none() && drains {
             // More is kept than is in use, in blocks of other classes; they are what is in this thread's cache.
             self.drain_shard(shard);

@@ -16,7 +16,10 @@ use crate::sync::{
 pub(super) const STACK_MAX: usize = 8;
 
 /// Blocks that leave a full stack at once.
-pub(super) const FLUSH: usize = STACK_MAX / 2;
+const FLUSH: usize = STACK_MAX / 2;
+
+/// Blocks that leave a shard at once at most: the heap's lock is taken once for all of them.
+pub(super) const SHED: usize = 16;
 
 #[derive(Clone, Copy)]
 struct Stack {
@@ -28,6 +31,8 @@ struct Stack {
 pub(super) struct Stacks {
     stacks: [Stack; SizeClass::COUNT],
     pub(super) hot: Hot,
+    /// Where the next block leaves that has to: the number of a class.
+    next_shed: usize,
     /// In the stacks, and free in the hot run.
     bytes: usize,
     /// Requests served, for colours.
@@ -88,6 +93,7 @@ impl Shard {
         let stacks = Stacks {
             stacks: [empty; SizeClass::COUNT],
             hot: Hot::EMPTY,
+            next_shed: 0,
             bytes: 0,
             turn: 0,
             until_tick: TICK,
@@ -120,6 +126,18 @@ impl Counts {
         // Relaxed: a hint to thieves, who look again under the lock.
         let before = word.load(Ordering::Relaxed);
         word.store(if filled { before | bit } else { before & !bit }, Ordering::Relaxed);
+    }
+
+    /// The first class from the `from`th on whose stack holds something; to be asked under the lock.
+    fn filled_from(&self, from: usize) -> Option<SizeClass> {
+        let mut word = from / 64;
+        // Relaxed: written under the lock.
+        let mut bits = self.filled.get(word)?.load(Ordering::Relaxed) & (u64::MAX << (from % 64));
+        while bits == 0 {
+            word += 1;
+            bits = self.filled.get(word)?.load(Ordering::Relaxed);
+        }
+        Some(SizeClass::nth(word * 64 + bits.trailing_zeros() as usize))
     }
 
     /// Whether the stack of a class probably holds something.
@@ -199,22 +217,46 @@ impl Stacks {
         true
     }
 
-    /// Takes the blocks of a class that were freed longest ago, up to `out.len()` of them.
-    pub(super) fn flush(&mut self, class: SizeClass, out: &mut [Span; FLUSH], counts: &Counts) -> usize {
+    /// Takes the blocks that shall leave so that one of a class finds room: the older half of its stack if that is full, else
+    /// about half of what is in all stacks.
+    pub(super) fn make_room(&mut self, class: SizeClass, out: &mut [Span; SHED], counts: &Counts) -> usize {
+        if self.stacks[class.index()].len < STACK_MAX {
+            let stacked = self.bytes - self.hot.rest().len;
+            return self.shed(self.bytes - stacked / 2, out, counts);
+        }
+        self.drop_oldest(class, &mut out[..FLUSH], counts);
+        FLUSH
+    }
+
+    /// Takes blocks out of the stacks, the oldest of one class after the other, until the shard holds no more than `keep`
+    /// bytes, no block is left, or `out` is full.
+    pub(super) fn shed(&mut self, keep: usize, out: &mut [Span; SHED], counts: &Counts) -> usize {
+        let mut count = 0;
+        while count < SHED && self.bytes > keep {
+            let Some(class) = counts.filled_from(self.next_shed).or_else(|| counts.filled_from(0)) else {
+                break;
+            };
+            self.next_shed = class.index() + 1;
+            self.drop_oldest(class, &mut out[count..=count], counts);
+            count += 1;
+        }
+        count
+    }
+
+    /// Takes the `out.len()` blocks of a class that were freed longest ago, of at least as many.
+    fn drop_oldest(&mut self, class: SizeClass, out: &mut [Span], counts: &Counts) {
         let stack = &mut self.stacks[class.index()];
-        let count = stack.len.min(FLUSH);
         let len: Granules = class.len();
-        for (slot, &start) in out.iter_mut().zip(&stack.starts[..count]) {
+        for (slot, &start) in out.iter_mut().zip(&stack.starts) {
             *slot = Span::new(start, len.bytes());
         }
-        stack.starts.copy_within(count..stack.len, 0);
-        stack.len -= count;
+        stack.starts.copy_within(out.len()..stack.len, 0);
+        stack.len -= out.len();
         if stack.len == 0 {
             counts.set_filled(class, false);
         }
-        self.bytes -= count * len.bytes();
+        self.bytes -= out.len() * len.bytes();
         counts.stacked.store(self.bytes, Ordering::Relaxed);
-        count
     }
 
     /// All blocks in the stacks.
@@ -230,5 +272,54 @@ impl Stacks {
     /// Bytes in the stacks and free in the hot run.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::os::Linux;
+
+    const MIB: usize = 1 << 20;
+
+    fn class(bytes: usize) -> SizeClass {
+        SizeClass::of(Granules(bytes / 4096 + 1)).expect("a length that has a class")
+    }
+
+    fn starts(out: &[Span]) -> Vec<usize> {
+        out.iter().map(|span| span.start / MIB).collect()
+    }
+
+    #[test]
+    fn half_of_what_is_stacked_leaves_at_once_the_oldest_of_each_class_in_turn() {
+        let shard = Shard::new();
+        let mut stacks = shard.lock(&Linux);
+        for nth in 0..12 {
+            let class = [class(64 << 10), class(512 << 10), class(2 * MIB)][nth % 3];
+            assert!(stacks.push(class, (1 + nth) * MIB, 64 * MIB, &shard.counts));
+        }
+        let (before, mut out) = (stacks.bytes(), [Span::default(); SHED]);
+        let count = stacks.make_room(class(MIB), &mut out, &shard.counts);
+        assert_eq!(starts(&out[..count]), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(stacks.bytes(), before - out[..count].iter().map(|span| span.len).sum::<usize>());
+        // It goes on where it stopped, and all over again from the first class.
+        let count = stacks.shed(0, &mut out, &shard.counts);
+        assert_eq!(starts(&out[..count]), [7, 8, 9, 10, 11, 12]);
+        assert_eq!((stacks.bytes(), stacks.shed(0, &mut out, &shard.counts)), (0, 0));
+    }
+
+    #[test]
+    fn of_a_full_stack_the_older_half_leaves_and_no_other_class_loses_any() {
+        let shard = Shard::new();
+        let mut stacks = shard.lock(&Linux);
+        for nth in 0..=STACK_MAX {
+            let class = if nth == STACK_MAX { class(2 * MIB) } else { class(MIB) };
+            assert!(stacks.push(class, (1 + nth) * MIB, 64 * MIB, &shard.counts));
+        }
+        let mut out = [Span::default(); SHED];
+        assert_eq!(stacks.make_room(class(MIB), &mut out, &shard.counts), FLUSH);
+        assert_eq!(starts(&out[..FLUSH]), [1, 2, 3, 4]);
+        assert_eq!(stacks.pop(class(MIB), &shard.counts), Some(STACK_MAX * MIB));
+        assert_eq!(stacks.bytes(), 3 * class(MIB).len().bytes() + class(2 * MIB).len().bytes());
     }
 }

@@ -202,18 +202,15 @@ impl<O: Os> Cache<O> {
     /// Gives all that a shard holds back to the heap. Gives how many bytes that was.
     pub(super) fn drain_shard(&self, shard: &shard::Shard) -> usize {
         let mut drained = self.drain_hot(shard);
-        for class in (0..SizeClass::COUNT).map(SizeClass::nth) {
-            while shard.counts.is_filled(class) {
-                let mut spans = [Span::default(); shard::FLUSH];
-                let count = shard.lock(self.os()).flush(class, &mut spans, &shard.counts);
-                if count == 0 {
-                    break;
-                }
-                self.heap.give_stacked(&spans[..count]);
-                drained += count * class.len().bytes();
+        loop {
+            let mut spans = [Span::default(); shard::SHED];
+            let count = shard.lock(self.os()).shed(0, &mut spans, &shard.counts);
+            if count == 0 {
+                return drained;
             }
+            self.heap.give_stacked(&spans[..count]);
+            drained += spans[..count].iter().map(|span| span.len).sum::<usize>();
         }
-        drained
     }
 
     /// Remembers what its free will tell about a run, of which `absent` bytes are expected to stay untouched as far as

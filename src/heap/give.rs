@@ -40,13 +40,9 @@ impl<O: Os> PageHeap<O> {
         inner
     }
 
-    /// Takes back what was taken as a piece ([`PageHeap::take_shortest`]) and not handed on, with the nodes of `tokens` blocks.
+    /// Takes back what was taken as a piece ([`PageHeap::exchange`]) and not handed on, with the nodes of `tokens` blocks.
     pub(crate) fn give_piece(&self, rest: Span, tokens: usize) {
-        let mut inner = self.enter();
-        inner.note_peak();
-        inner.insert(rest, State::Dirty);
-        inner.out -= rest.len;
-        inner.loose -= tokens;
+        self.enter().take_back(rest, tokens);
     }
 
     /// Takes back the end of a block, from `keep` bytes on; `false` if a node for it cannot be had, and
@@ -123,6 +119,14 @@ impl<O: Os> PageHeap<O> {
 }
 
 impl Inner {
+    /// Books what is left of a piece as free, with the nodes of `tokens` blocks that were not cut from it.
+    pub(super) fn take_back(&mut self, rest: Span, tokens: usize) {
+        self.note_peak();
+        self.insert(rest, State::Dirty);
+        self.out -= rest.len;
+        self.loose -= tokens;
+    }
+
     /// Books what is zero right before and behind a block that was given back as dirty, as far as it shares a huge page with
     /// it: the block's first touch made it resident. Where it stayed zero in the books, nobody looked for resident memory
     /// there, and blocks that come and go at other places each round left more and more of it behind. Gives the bytes. Needs

@@ -140,8 +140,7 @@ impl Pieces {
             return;
         }
         let (start, end) = (span.start, span.end());
-        let before = self.by_address.before(&self.pool, (start, 0));
-        let after = self.by_address.at_or_after(&self.pool, (start, 0));
+        let (before, after) = self.by_address.around(&self.pool, (start, 0));
         if before.is_some_and(|b| self.span(b).end() > start)
             || after.is_some_and(|a| self.get(a).start < end)
         {

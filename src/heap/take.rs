@@ -41,10 +41,18 @@ impl<O: Os> PageHeap<O> {
         Some(Run { span, unclean: Unclean::all(span), found: Found::Run })
     }
 
-    /// Takes the shortest piece of resident memory that is as long as `least`, or as much of it as `most`, to be handed on in
-    /// `tokens` blocks at most.
-    pub(crate) fn take_shortest(&self, least: usize, most: usize, tokens: usize) -> Option<Span> {
+    /// Takes back what is left of a piece with the nodes of so many blocks, as [`PageHeap::give_piece`] does, and then the
+    /// shortest piece of resident memory that is as long as `least`, or as much of it as `most`, to be handed on in `tokens`
+    /// blocks at most.
+    pub(crate) fn exchange(
+        &self,
+        (rest, rest_tokens): (Span, usize),
+        least: usize,
+        most: usize,
+        tokens: usize,
+    ) -> Option<Span> {
         let mut inner = self.enter();
+        inner.take_back(rest, rest_tokens);
         if !inner.ensure_spare_for(tokens, &self.os) {
             return None;
         }

@@ -128,30 +128,27 @@ impl Tree {
         self.set(pool, slot, if less == NIL { more } else { less });
     }
 
-    /// The first node whose key is not less than `key`.
-    pub(crate) fn at_or_after(&self, pool: &Pool, key: Key) -> Option<Index> {
-        let (mut found, mut current) = (NIL, self.root);
+    /// The last node whose key is less than `key`, and the first whose is not.
+    pub(crate) fn around(&self, pool: &Pool, key: Key) -> (Option<Index>, Option<Index>) {
+        let mut found = [NIL; 2];
+        let mut current = self.root;
         while current != NIL {
             let right = self.key(pool, current) < key;
-            if !right {
-                found = current;
-            }
+            found[usize::from(!right)] = current;
             current = self.get(pool, Slot { parent: current, side: usize::from(right) });
         }
-        (found != NIL).then_some(found)
+        let [before, after] = found.map(|index| (index != NIL).then_some(index));
+        (before, after)
+    }
+
+    /// The first node whose key is not less than `key`.
+    pub(crate) fn at_or_after(&self, pool: &Pool, key: Key) -> Option<Index> {
+        self.around(pool, key).1
     }
 
     /// The last node whose key is less than `key`.
     pub(crate) fn before(&self, pool: &Pool, key: Key) -> Option<Index> {
-        let (mut found, mut current) = (NIL, self.root);
-        while current != NIL {
-            let right = self.key(pool, current) < key;
-            if right {
-                found = current;
-            }
-            current = self.get(pool, Slot { parent: current, side: usize::from(right) });
-        }
-        (found != NIL).then_some(found)
+        self.around(pool, key).0
     }
 }
 
