@@ -23,7 +23,7 @@ const SKEW: usize = 32;
 const COLOUR_ROOM: usize = GRANULE - LINE;
 
 /// What long blocks leave behind them beside that: neighbours that are a power of two long begin three pages off each
-/// other instead of one, and a loop over a few of them is a tenth faster (docs/DESIGN.md has the measurement).
+/// other instead of one, and a loop over eight of them is a tenth faster (docs/DESIGN.md has the measurement).
 const APART: usize = 2 * GRANULE;
 
 /// More granules than any address space has (2^47 bytes, and room to add without overflow).

@@ -113,7 +113,7 @@ impl<O: Os> Cache<O> {
         bytes_max: usize,
     ) {
         let mut spans = [Span::default(); SHED];
-        let count = stacks.make_room(class, &mut spans, &shard.counts);
+        let count = stacks.make_room(class, bytes_max, &mut spans, &shard.counts);
         let is_in = stacks.push(class, start, bytes_max, &shard.counts);
         drop(stacks);
         if count > 0 {

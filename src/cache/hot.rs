@@ -19,8 +19,8 @@ use crate::sync::atomic::Ordering;
 pub(super) const HOT_MAX: usize = 4 << 20;
 
 /// Blocks up to this length come from the hot run, in bytes: of longer ones little would be left in a second-level cache.
-/// A run holds three blocks at least, and begins in a piece of this length, which has room for one of whatever class. With half of it,
-/// and all of [`HOT_MAX`], bursts of blocks went over more memory.
+/// A run of full length holds three of them; it begins in a piece of this length or more, which has room for one of
+/// whatever class.
 const HOT_BLOCK_MAX: usize = HOT_MAX / 3;
 
 /// Blocks that a run may be cut into before more are paid for: of 64 KiB, where the large side begins by default.
@@ -43,6 +43,11 @@ pub(super) struct Hot {
 
 impl Hot {
     pub(super) const EMPTY: Self = Self { start: 0, top: 0, end: 0, tokens: 0 };
+
+    /// A run of which nothing is cut yet.
+    pub(super) const fn of(run: Span, tokens: usize) -> Self {
+        Self { start: run.start, top: run.start, end: run.end(), tokens }
+    }
 
     /// What is free of it.
     pub(super) const fn rest(&self) -> Span {
@@ -113,7 +118,7 @@ impl<O: Os> Cache<O> {
         }
         let run = run?;
         let mut stacks = shard.lock(self.os());
-        let hot = Hot { start: run.start, top: run.start, end: run.end(), tokens: TOKENS };
+        let hot = Hot::of(run, TOKENS);
         // Another thread of this shard may have begun one meanwhile.
         let old = stacks.replace_hot(hot, &shard.counts);
         let start = stacks.cut(class, &shard.counts);

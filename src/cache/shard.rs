@@ -18,7 +18,7 @@ pub(super) const STACK_MAX: usize = 8;
 /// Blocks that leave a full stack at once.
 const FLUSH: usize = STACK_MAX / 2;
 
-/// Blocks that leave a shard at once at most: the heap's lock is taken once for all of them.
+/// Blocks that leave a shard at once, at most: the heap's lock is taken once for all of them.
 pub(super) const SHED: usize = 16;
 
 #[derive(Clone, Copy)]
@@ -123,7 +123,7 @@ impl Counts {
     fn set_filled(&self, class: SizeClass, filled: bool) {
         let word = &self.filled[class.index() / 64];
         let bit = 1_u64 << (class.index() % 64);
-        // Relaxed: a hint to thieves, who look again under the lock.
+        // Relaxed: exact under the lock; without it a hint, to thieves, who look again under the lock.
         let before = word.load(Ordering::Relaxed);
         word.store(if filled { before | bit } else { before & !bit }, Ordering::Relaxed);
     }
@@ -217,15 +217,23 @@ impl Stacks {
         true
     }
 
-    /// Takes the blocks that shall leave so that one of a class finds room: the older half of its stack if that is full, else
-    /// about half of what is in all stacks.
-    pub(super) fn make_room(&mut self, class: SizeClass, out: &mut [Span; SHED], counts: &Counts) -> usize {
-        if self.stacks[class.index()].len < STACK_MAX {
-            let stacked = self.bytes - self.hot.rest().len;
-            return self.shed(self.bytes - stacked / 2, out, counts);
+    /// Takes the blocks that shall leave so that one more of a class finds room in a shard of `bytes_max`: the older half of
+    /// its stack if that is full; else half of what is in all stacks, or more if that is not enough. None if nothing would be.
+    pub(super) fn make_room(
+        &mut self,
+        class: SizeClass,
+        bytes_max: usize,
+        out: &mut [Span; SHED],
+        counts: &Counts,
+    ) -> usize {
+        if self.stacks[class.index()].len == STACK_MAX {
+            self.drop_oldest(class, &mut out[..FLUSH], counts);
+            return FLUSH;
         }
-        self.drop_oldest(class, &mut out[..FLUSH], counts);
-        FLUSH
+        let hot = self.hot.rest().len;
+        let Some(room) = bytes_max.checked_sub(hot + class.len().bytes()) else { return 0 };
+        let stacked = self.bytes - hot;
+        self.shed(hot + room.min(stacked / 2), out, counts)
     }
 
     /// Takes blocks out of the stacks, the oldest of one class after the other, until the shard holds no more than `keep`
@@ -269,6 +277,13 @@ impl Stacks {
         self.stacks.iter().enumerate().flat_map(|(class, stack)| of(class, stack)).collect()
     }
 
+    /// Whether the counters tell of each stack whether it holds something.
+    #[cfg(any(test, proof))]
+    pub(super) fn is_in_step(&self, counts: &Counts) -> bool {
+        let holds = self.stacks.iter().map(|stack| stack.len > 0);
+        holds.enumerate().all(|(class, holds)| counts.is_filled(SizeClass::nth(class)) == holds)
+    }
+
     /// Bytes in the stacks and free in the hot run.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
@@ -290,22 +305,57 @@ mod tests {
         out.iter().map(|span| span.start / MIB).collect()
     }
 
+    /// Pushes blocks of three classes in turn, one at each MiB from the first on.
+    fn pushed(stacks: &mut Stacks, counts: &Counts, count: usize) {
+        for nth in 0..count {
+            let class = [class(64 << 10), class(512 << 10), class(2 * MIB)][nth % 3];
+            assert!(stacks.push(class, (1 + nth) * MIB, 64 * MIB, counts));
+        }
+    }
+
     #[test]
     fn half_of_what_is_stacked_leaves_at_once_the_oldest_of_each_class_in_turn() {
         let shard = Shard::new();
         let mut stacks = shard.lock(&Linux);
-        for nth in 0..12 {
-            let class = [class(64 << 10), class(512 << 10), class(2 * MIB)][nth % 3];
-            assert!(stacks.push(class, (1 + nth) * MIB, 64 * MIB, &shard.counts));
-        }
+        let half = STACK_MAX / 2 / 2 * 3;
+        pushed(&mut stacks, &shard.counts, 2 * half);
         let (before, mut out) = (stacks.bytes(), [Span::default(); SHED]);
-        let count = stacks.make_room(class(MIB), &mut out, &shard.counts);
-        assert_eq!(starts(&out[..count]), [1, 2, 3, 4, 5, 6]);
+        let count = stacks.make_room(class(MIB), before, &mut out, &shard.counts);
+        assert_eq!(starts(&out[..count]), (1..=half).collect::<Vec<_>>());
         assert_eq!(stacks.bytes(), before - out[..count].iter().map(|span| span.len).sum::<usize>());
         // It goes on where it stopped, and all over again from the first class.
         let count = stacks.shed(0, &mut out, &shard.counts);
-        assert_eq!(starts(&out[..count]), [7, 8, 9, 10, 11, 12]);
+        assert_eq!(starts(&out[..count]), (half + 1..=2 * half).collect::<Vec<_>>());
         assert_eq!((stacks.bytes(), stacks.shed(0, &mut out, &shard.counts)), (0, 0));
+    }
+
+    #[test]
+    fn room_is_made_beside_a_hot_run_and_not_where_there_can_be_none() {
+        let shard = Shard::new();
+        let mut stacks = shard.lock(&Linux);
+        pushed(&mut stacks, &shard.counts, STACK_MAX);
+        let (stacked, mut out) = (stacks.bytes(), [Span::default(); SHED]);
+        stacks.hot = Hot::of(Span::new(1 << 40, 4 * MIB), 2);
+        stacks.note_hot(0, 4 * MIB, &shard.counts);
+        // The block and the run take more than there may be: whatever left would leave for nothing.
+        let (long, len) = (class(2 * MIB), class(2 * MIB).len().bytes());
+        assert_eq!(stacks.make_room(long, 4 * MIB + len - 1, &mut out, &shard.counts), 0);
+        assert_eq!(stacks.bytes(), stacked + 4 * MIB);
+        // Half of what is stacked would not be enough.
+        let bytes_max = 4 * MIB + len + stacked / 4;
+        assert!(stacks.make_room(long, bytes_max, &mut out, &shard.counts) > 0);
+        assert!(stacks.push(long, 1 << 39, bytes_max, &shard.counts));
+    }
+
+    #[test]
+    fn no_more_leave_at_once_than_there_is_a_place_for() {
+        let shard = Shard::new();
+        let mut stacks = shard.lock(&Linux);
+        for nth in 0..2 * SHED {
+            assert!(stacks.push(class((64 + 4 * nth) << 10), (1 + nth) * MIB, 64 * MIB, &shard.counts));
+        }
+        let mut out = [Span::default(); SHED];
+        assert_eq!([0, 0, 0].map(|keep| stacks.shed(keep, &mut out, &shard.counts)), [SHED, SHED, 0]);
     }
 
     #[test]
@@ -317,9 +367,10 @@ mod tests {
             assert!(stacks.push(class, (1 + nth) * MIB, 64 * MIB, &shard.counts));
         }
         let mut out = [Span::default(); SHED];
-        assert_eq!(stacks.make_room(class(MIB), &mut out, &shard.counts), FLUSH);
-        assert_eq!(starts(&out[..FLUSH]), [1, 2, 3, 4]);
+        assert_eq!(stacks.make_room(class(MIB), 64 * MIB, &mut out, &shard.counts), FLUSH);
+        assert_eq!(starts(&out[..FLUSH]), (1..=FLUSH).collect::<Vec<_>>());
+        let left = (STACK_MAX - FLUSH) * class(MIB).len().bytes() + class(2 * MIB).len().bytes();
+        assert_eq!(stacks.bytes(), left);
         assert_eq!(stacks.pop(class(MIB), &shard.counts), Some(STACK_MAX * MIB));
-        assert_eq!(stacks.bytes(), 3 * class(MIB).len().bytes() + class(2 * MIB).len().bytes());
     }
 }

@@ -41,9 +41,9 @@ impl<O: Os> PageHeap<O> {
         Some(Run { span, unclean: Unclean::all(span), found: Found::Run })
     }
 
-    /// Takes back what is left of a piece with the nodes of so many blocks, as [`PageHeap::give_piece`] does, and then the
+    /// Takes back what is left of a piece, with the nodes of so many blocks, as [`PageHeap::give_piece`] does. Then takes the
     /// shortest piece of resident memory that is as long as `least`, or as much of it as `most`, to be handed on in `tokens`
-    /// blocks at most.
+    /// blocks at most; where there is none, the rest has been taken back all the same.
     pub(crate) fn exchange(
         &self,
         (rest, rest_tokens): (Span, usize),
@@ -100,28 +100,29 @@ impl<O: Os> PageHeap<O> {
         Some(self.hand_out(&window))
     }
 
-    /// Chooses where a run shall lie. If address space must be opened for it, nobody else is opening any: what another thread
-    /// opens now goes on behind its own run, where ours may fit without asking for a huge page of its own.
+    /// Chooses where a run shall lie. If address space must be opened for it, waits until nobody else is opening any: what
+    /// another thread opens now goes on behind its own run, where ours may fit without asking for a huge page of its own.
     fn plan_alone(&self, fit: Fit, wish: Wish, reach: usize) -> Option<(Guard<'_, Inner, O>, usize)> {
         loop {
             let mut inner = self.enter();
             if !inner.ensure_spare(&self.os) {
                 return None;
             }
-            let start = match inner.plan(fit, wish, reach) {
-                Some(start) => start,
-                None => {
+            // Where all memory is locked, opening it means filling it, which threads had better do at the same time.
+            let may_open = inner.opening == 0 || inner.eager;
+            match inner.plan(fit, wish, reach) {
+                Some(start) if may_open || inner.held(Span::new(start, fit.len), &[State::Closed]) == 0 => {
+                    return Some((inner, start));
+                }
+                None if may_open => {
                     if !inner.add_region(fit, &self.os) {
                         return None;
                     }
                     self.note_bounds(&inner);
-                    inner.plan(fit, wish, reach)?
+                    let start = inner.plan(fit, wish, reach)?;
+                    return Some((inner, start));
                 }
-            };
-            // Where all memory is locked, opening it means filling it, which threads had better do at the same time.
-            let may_open = inner.opening == 0 || inner.eager;
-            if may_open || inner.held(Span::new(start, fit.len), &[State::Closed]) == 0 {
-                return Some((inner, start));
+                _ => {}
             }
             drop(inner);
             self.os.nap();

@@ -48,7 +48,8 @@ impl<O: Os> PageHeap<O> {
     ) {
         self.walk();
         let inner = self.reenter();
-        assert_eq!((inner.transit, inner.operations, inner.forking), (0, 0, 0), "nothing is under way");
+        let under_way = (inner.transit, inner.operations, inner.opening, inner.forking);
+        assert_eq!(under_way, (0, 0, 0, 0), "nothing is under way");
         assert_eq!(inner.loose, blocks.len() + tokens, "H6: loose ranges are the blocks handed out");
         assert_eq!(inner.out, blocks.iter().map(|b| b.len).sum::<usize>(), "H8: bytes handed out");
         assert!(inner.absent <= inner.out, "no more is expected absent than is out");

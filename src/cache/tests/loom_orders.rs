@@ -19,6 +19,12 @@ use crate::os::fake::Fake;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
+/// Room for a reservation, which begins at a multiple of 1 GiB.
+const RESERVED: usize = 3 << 30;
+
+/// No room for one: plain mappings serve.
+const PLAIN: usize = 256 * MIB;
+
 /// Words: the engine is built on the stack, where it takes a hundred KiB or so.
 const STACK: usize = 1 << 17;
 
@@ -47,11 +53,12 @@ fn explore<A: Send + 'static, B: Send + 'static>(
     first: impl Fn(&Shared, A) -> Vec<Live> + Send + Sync + Copy + 'static,
     second: impl Fn(&Shared, B) -> Vec<Live> + Send + Sync + Copy + 'static,
 ) {
-    explore_and(prepare, first, second, |_| ());
+    explore_in(RESERVED, prepare, first, second, |_| ());
 }
 
-/// As [`explore`], with a look at what is left before it is freed.
-fn explore_and<A: Send + 'static, B: Send + 'static>(
+/// As [`explore`], in so much address space, with a look at what is left before it is freed.
+fn explore_in<A: Send + 'static, B: Send + 'static>(
+    space: usize,
     prepare: impl Fn(&Shared) -> (A, B) + Send + Sync + Copy + 'static,
     first: impl Fn(&Shared, A) -> Vec<Live> + Send + Sync + Copy + 'static,
     second: impl Fn(&Shared, B) -> Vec<Live> + Send + Sync + Copy + 'static,
@@ -65,8 +72,7 @@ fn explore_and<A: Send + 'static, B: Send + 'static>(
     builder.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);
         let setup = spawn(0, move || {
-            // Room for a reservation, which begins at a multiple of 1 GiB.
-            let os = fake_in_short(3 << 30, 0);
+            let os = fake_in_short(space, 0);
             os.set_facts(|facts| facts.cpus = 1);
             let model: Shared = Arc::new(Model::new(os, 64 * MIB, Config::new()));
             let (mine, theirs) = prepare(&model);
@@ -105,7 +111,17 @@ fn loom_a_thief_and_an_owner_never_get_one_block() {
 
 #[test]
 fn loom_a_release_beside_frees_loses_nothing() {
-    explore(
+    release_beside_frees(RESERVED);
+}
+
+#[test]
+fn loom_a_release_beside_frees_unmaps_nothing_that_is_used() {
+    release_beside_frees(PLAIN);
+}
+
+fn release_beside_frees(space: usize) {
+    explore_in(
+        space,
         |model| {
             let long = take(model, 5 * MIB, false);
             let (first, second) = (take(model, 1900 * KIB, false), take(model, 3 * MIB, false));
@@ -120,6 +136,7 @@ fn loom_a_release_beside_frees_loses_nothing() {
             model.cache.release();
             Vec::new()
         },
+        |_| (),
     );
 }
 
@@ -224,7 +241,8 @@ fn loom_a_hot_run_that_is_drained_while_more_blocks_are_paid_for() {
 
 #[test]
 fn loom_two_threads_that_open_address_space_get_neighbouring_blocks() {
-    explore_and(
+    explore_in(
+        RESERVED,
         |_| ((), ()),
         |model, ()| vec![take(model, 5 * MIB, false)],
         |model, ()| vec![take(model, 5 * MIB, false)],

@@ -287,6 +287,7 @@ impl<O: World> Model<O> {
             let stacks = shard.lock(self.os());
             let stacked = stacks.blocks().iter().map(|b| b.len).sum::<usize>();
             assert_eq!(stacks.bytes(), stacked + stacks.hot.rest().len);
+            assert!(stacks.is_in_step(&shard.counts), "a stack that nobody would find, or find empty");
             blocks.extend(stacks.blocks());
             // The rest of a hot run comes back as one block, the nodes of the others are kept for it.
             if stacks.hot.tokens() > 0 {
