@@ -218,7 +218,7 @@ impl Stacks {
     }
 
     /// Takes the blocks that shall leave so that one more of a class finds room in a shard of `bytes_max`: the older half of
-    /// its stack if that is full; else half of what is in all stacks, or more if that is not enough. None if nothing would be.
+    /// its stack if that is full; else half of what is in all stacks, or more if that is not enough. None at all if not even all would be enough.
     pub(super) fn make_room(
         &mut self,
         class: SizeClass,

@@ -201,16 +201,19 @@ impl<O: Os> Cache<O> {
 
     /// Gives all that a shard holds back to the heap. Gives how many bytes that was.
     pub(super) fn drain_shard(&self, shard: &shard::Shard) -> usize {
+        // No more than it holds now: its thread may go on freeing for as long as we go on draining. Relaxed: as in `drain`.
+        let held = shard.counts.stacked.load(Ordering::Relaxed);
         let mut drained = self.drain_hot(shard);
-        loop {
+        while drained < held {
             let mut spans = [Span::default(); shard::SHED];
             let count = shard.lock(self.os()).shed(0, &mut spans, &shard.counts);
             if count == 0 {
-                return drained;
+                break;
             }
             self.heap.give_stacked(&spans[..count]);
             drained += spans[..count].iter().map(|span| span.len).sum::<usize>();
         }
+        drained
     }
 
     /// Remembers what its free will tell about a run, of which `absent` bytes are expected to stay untouched as far as

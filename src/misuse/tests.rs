@@ -4,7 +4,7 @@ use std::alloc::Layout;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::os::fake::{Call, Fake, When};
+use crate::os::fake::{Call, Fake, When, errno};
 
 fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 64).unwrap()
@@ -44,7 +44,7 @@ fn a_table_that_cannot_grow_refuses_and_still_knows_what_it_has() {
     let os = Fake::new(64 << 20);
     let misuse = Misuse::new();
     assert!(misuse.born(&os, 64, layout(1)));
-    os.fail(Call::Map, When::From(1), libc::ENOMEM);
+    os.fail(Call::Map, When::From(1), errno::ENOMEM);
     let born = (1..10_000).take_while(|&n| misuse.born(&os, 64 + n * 4096, layout(n + 1))).count();
     assert!((2_000..10_000).contains(&born), "{born}");
     // A block that is resized is always found a place, even in a full table.

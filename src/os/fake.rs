@@ -34,6 +34,8 @@ use space::{Ranges, Space};
 /// What a call may be made to fail with.
 pub(crate) mod errno {
     pub(crate) use libc::ENOMEM;
+    #[cfg(test)]
+    pub(crate) use libc::{EACCES, ENOSPC};
     #[cfg(all(test, not(loom)))]
     pub(crate) use libc::{EEXIST, EINVAL};
 }

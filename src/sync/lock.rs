@@ -17,8 +17,8 @@ const HELD: u32 = 1;
 const WAITED: u32 = 2;
 
 /// How often a waiter looks before it sleeps. A pause takes 10 to 50 ns, depending on the CPU: so four to twenty
-/// microseconds, longer than any section that makes no system call, and about what sleeping and waking take (measured: four
-/// threads that only allocate and free blocks of random sizes take 0.45 s with it, 0.59 with a quarter of it, 0.42 with five
+/// microseconds, longer than any section that makes no system call, and about what sleeping and waking take (by hand: four
+/// threads that only allocate and free blocks of random sizes took 0.45 s with it, 0.59 with a quarter of it, 0.42 with five
 /// times as much).
 const SPINS: u32 = if cfg!(all(test, loom)) { 1 } else { 400 };
 

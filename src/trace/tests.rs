@@ -6,7 +6,7 @@ use std::thread;
 
 use super::ring::PIECE;
 use super::*;
-use crate::os::fake::{Call, Fake, When};
+use crate::os::fake::{Call, Fake, When, errno};
 
 const NAMED: &str = "ZK_NALLOC_TRACE=/tmp/trace-%p";
 
@@ -145,7 +145,7 @@ fn a_trace_that_cannot_begin_says_so_once_and_records_nothing() {
     {
         let os = Fake::new(64 << 20);
         os.set_environment(&[NAMED]);
-        os.fail(call, When::Nth(1), libc::EACCES);
+        os.fail(call, When::Nth(1), errno::EACCES);
         let trace = Trace::new();
         assert!(!trace.start(&os, &os.facts()));
         let said = os.said();
@@ -168,7 +168,7 @@ fn a_trace_that_cannot_begin_says_so_once_and_records_nothing() {
 #[test]
 fn a_file_that_fails_later_ends_the_trace_with_one_line() {
     let (os, trace) = started();
-    os.fail(Call::Write, When::From(1), libc::ENOSPC);
+    os.fail(Call::Write, When::From(1), errno::ENOSPC);
     for n in 1..10_000 {
         trace.taken(&os, n * 64, layout(1), false, 0);
     }
