@@ -51,7 +51,7 @@ impl Stats {
         self.snapshot.stack_hits
     }
 
-    /// Large requests served from a stack of another shard.
+    /// Large requests served from a stack or free run of another shard.
     #[must_use]
     pub const fn stolen(&self) -> u64 {
         self.snapshot.stolen

@@ -53,7 +53,7 @@ impl<O: Os> Cache<O> {
     /// came of it goes back to the kernel.
     pub(crate) fn give_ahead(&self, span: Span, is_in: bool) {
         if is_in {
-            self.given(self.heap.give(&[span]));
+            self.given(self.heap.give(&[span], 0));
         } else {
             self.heap.give_purged(span, 0);
         }

@@ -2,7 +2,8 @@
 
 #![expect(unsafe_code, reason = "the locks that a fork holds are given back without their guards")]
 
-use super::shard::SHED;
+use super::hot::is_wanted;
+use super::runs::Leaving;
 use super::untouched::Noted;
 use super::{Cache, count::add, shard};
 use crate::geometry::{Block, SizeClass};
@@ -112,15 +113,20 @@ impl<O: Os> Cache<O> {
         start: usize,
         bytes_max: usize,
     ) {
-        let mut spans = [Span::default(); SHED];
-        let count = stacks.make_room(class, bytes_max, &mut spans, &shard.counts);
-        let is_in = stacks.push(class, start, bytes_max, &shard.counts);
-        drop(stacks);
-        if count > 0 {
-            self.given(self.heap.give(&spans[..count]));
+        // Nothing is cut off runs where freed memory is written to.
+        let merges = is_wanted(bytes_max) && !self.spoils();
+        let mut out = Leaving::NOTHING;
+        stacks.make_room(class, bytes_max, merges, &mut out, &shard.counts);
+        let span = Span::new(start, class.len().bytes());
+        let mut is_in = stacks.push(class, start, bytes_max, &shard.counts);
+        if !is_in && merges {
+            stacks.keep(span, &mut out, &shard.counts);
+            is_in = true;
         }
+        drop(stacks);
+        self.give_leaving(&out);
         if !is_in {
-            self.given(self.heap.give(&[Span::new(start, class.len().bytes())]));
+            self.given(self.heap.give(&[span], 0));
         }
     }
 
@@ -131,7 +137,7 @@ impl<O: Os> Cache<O> {
         }
         match self.forget(span.start) {
             Some(noted) => self.give_noted(span, noted),
-            None => self.given(self.heap.give(&[span])),
+            None => self.given(self.heap.give(&[span], 0)),
         }
     }
 
@@ -173,7 +179,7 @@ impl<O: Os> Cache<O> {
             }
         }
         if absent.is_empty() {
-            self.given(self.heap.give(&[span]));
+            self.given(self.heap.give(&[span], 0));
         } else {
             self.heap.give_absent(span, absent);
             self.given(self.heap.level().dirty);
@@ -242,7 +248,7 @@ impl<O: Os> Cache<O> {
         if self.is_thin(span) {
             self.thin.give_purged(span, 0);
         } else {
-            self.heap.give(&[span]);
+            self.heap.give(&[span], 0);
         }
     }
 

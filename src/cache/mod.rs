@@ -14,6 +14,7 @@ mod grow;
 mod hot;
 mod keeper;
 mod peaks;
+mod runs;
 mod shard;
 mod slow;
 mod thin;
@@ -58,16 +59,16 @@ thread_local! {
     static SHARD: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The most that the stacks of one shard hold, in bytes, whatever the ceiling; its hot run comes on top.
-const SHARD_BYTES_MAX: usize = 8 << 20;
+/// The most that one shard holds in stacks and free runs, in bytes, whatever the ceiling; its hot run comes on top.
+const SHARD_BYTES_MAX: usize = 12 << 20;
 
-/// The stacks of all shards together hold at most this part of a ceiling, as a divisor.
+/// All shards together hold at most this part of a ceiling, as a divisor.
 const STACKS_SHARE: usize = 2;
 
 /// Shards per CPU that we may run on: a pool of as many threads as CPUs, and as many others.
 const SHARDS_PER_CPU: usize = 2;
 
-/// The most shards: 512 of 7 KiB each.
+/// The most shards: 512 of 8 KiB each.
 const SHARDS_MAX: usize = 512;
 
 /// Address space set aside at first: 16 times RAM, but at least this and at most that, in bytes.
@@ -131,7 +132,7 @@ pub(crate) struct Cache<O: Os> {
     next_measure: AtomicU64,
     /// The next thread's shard.
     next: AtomicUsize,
-    /// The most that the stacks of one shard hold now, in bytes.
+    /// The most that the stacks and runs of one shard hold now, in bytes.
     shard_bytes_max: AtomicUsize,
     /// Dirty bytes beyond which a free purges: the ceiling, less the stacks' share; `usize::MAX` without one.
     dirty_max: AtomicUsize,
@@ -342,7 +343,7 @@ impl<O: Os> Cache<O> {
         mine
     }
 
-    /// Takes a block of a class from this thread's stack: the whole fast path. `None` if there is none, and
+    /// Takes a block of a class from this thread's shard: the whole fast path. `None` if there is none, and
     /// [`Cache::take_slow`] is to be asked. `requested` is what the caller asked for, in bytes.
     #[inline]
     pub(crate) fn take(&self, class: SizeClass, requested: usize) -> Option<(usize, usize)> {
@@ -352,9 +353,9 @@ impl<O: Os> Cache<O> {
     #[inline]
     fn take_from(&self, shard: &Shard, class: SizeClass, requested: usize) -> Option<(usize, usize)> {
         let mut stacks = shard.lock(self.os());
-        let start = match stacks.cut(class, &shard.counts) {
+        let start = match stacks.cut(class, &shard.counts).or_else(|| stacks.pop(class, &shard.counts)) {
             Some(start) => start,
-            None => stacks.pop(class, &shard.counts)?,
+            None => stacks.cut_run(class, &shard.counts)?,
         };
         let (turn, tick) = stacks.count(requested);
         shard::bump(&shard.counts.stack_hits, 1);

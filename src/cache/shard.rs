@@ -4,6 +4,7 @@
 //! cache lines are its own. Blocks in stacks are the heap's idea of handed out: the heap knows nothing of them.
 
 use super::hot::Hot;
+use super::runs::{Runs, stacked_max};
 use crate::geometry::{Granules, SizeClass};
 use crate::heap::Span;
 use crate::os::Os;
@@ -31,9 +32,13 @@ struct Stack {
 pub(super) struct Stacks {
     stacks: [Stack; SizeClass::COUNT],
     pub(super) hot: Hot,
+    pub(super) runs: Runs,
+    /// Nodes that are paid for beside those of the blocks in the stacks: at least one for each free run and one for the rest of
+    /// the hot run; the others are for blocks yet to be cut (H6).
+    pub(super) tokens: usize,
     /// Where the next block leaves that has to: the number of a class.
     next_shed: usize,
-    /// In the stacks, and free in the hot run.
+    /// In the stacks, free in the hot run, and in the free runs.
     bytes: usize,
     /// Requests served, for colours.
     turn: usize,
@@ -56,7 +61,7 @@ pub(super) struct Counts {
     pub(super) stack_hits: AtomicU64,
     /// Bytes requested and not yet freed, as far as this shard knows: the sum over shards is what is live.
     pub(super) live: AtomicU64,
-    /// Bytes in the stacks and free in the hot run.
+    /// Bytes in the stacks, free in the hot run, and in the free runs.
     pub(super) stacked: AtomicUsize,
     /// The requests that its stacks did not serve, by size.
     pub(super) by_size: [BySize; SIZES],
@@ -93,6 +98,8 @@ impl Shard {
         let stacks = Stacks {
             stacks: [empty; SizeClass::COUNT],
             hot: Hot::EMPTY,
+            runs: Runs::EMPTY,
+            tokens: 0,
             next_shed: 0,
             bytes: 0,
             turn: 0,
@@ -178,9 +185,9 @@ impl Stacks {
         core::mem::take(&mut self.untold)
     }
 
-    /// Notes that `less` bytes left the free part of the hot run, and `more` came.
+    /// Notes that `less` bytes left what is free beside the stacks, and `more` came.
     #[inline]
-    pub(super) fn note_hot(&mut self, less: usize, more: usize, counts: &Counts) {
+    pub(super) fn note_free(&mut self, less: usize, more: usize, counts: &Counts) {
         self.bytes = self.bytes + more - less;
         counts.stacked.store(self.bytes, Ordering::Relaxed);
     }
@@ -199,12 +206,14 @@ impl Stacks {
         Some(start)
     }
 
-    /// Puts a freed block on its stack; `false` if it is full or the shard holds `bytes_max` already.
+    /// Puts a freed block on its stack; `false` if it is full, the shard holds `bytes_max` already, or its stacks hold as much
+    /// of that as they may.
     #[inline]
     pub(super) fn push(&mut self, class: SizeClass, start: usize, bytes_max: usize, counts: &Counts) -> bool {
         let bytes = self.bytes + class.len().bytes();
+        let stacked = bytes - self.hot.rest().len - self.runs.bytes();
         let stack = &mut self.stacks[class.index()];
-        if stack.len == STACK_MAX || bytes > bytes_max {
+        if stack.len == STACK_MAX || bytes > bytes_max || stacked > stacked_max(bytes_max) {
             return false;
         }
         stack.starts[stack.len] = start;
@@ -217,23 +226,15 @@ impl Stacks {
         true
     }
 
-    /// Takes the blocks that shall leave so that one more of a class finds room in a shard of `bytes_max`: the older half of
-    /// its stack if that is full; else half of what is in all stacks, or more if that is not enough. None at all if not even all would be enough.
-    pub(super) fn make_room(
-        &mut self,
-        class: SizeClass,
-        bytes_max: usize,
-        out: &mut [Span; SHED],
-        counts: &Counts,
-    ) -> usize {
-        if self.stacks[class.index()].len == STACK_MAX {
-            self.drop_oldest(class, &mut out[..FLUSH], counts);
-            return FLUSH;
-        }
-        let hot = self.hot.rest().len;
-        let Some(room) = bytes_max.checked_sub(hot + class.len().bytes()) else { return 0 };
-        let stacked = self.bytes - hot;
-        self.shed(hot + room.min(stacked / 2), out, counts)
+    /// Whether the stack of a class is full.
+    pub(super) const fn is_full(&self, class: SizeClass) -> bool {
+        self.stacks[class.index()].len == STACK_MAX
+    }
+
+    /// Takes the older half of a full stack out. Gives how many blocks that is.
+    pub(super) fn flush(&mut self, class: SizeClass, out: &mut [Span; SHED], counts: &Counts) -> usize {
+        self.drop_oldest(class, &mut out[..FLUSH], counts);
+        FLUSH
     }
 
     /// Takes blocks out of the stacks, the oldest of one class after the other, until the shard holds no more than `keep`
@@ -284,67 +285,49 @@ impl Stacks {
         holds.enumerate().all(|(class, holds)| counts.is_filled(SizeClass::nth(class)) == holds)
     }
 
-    /// Bytes in the stacks and free in the hot run.
+    /// Bytes in the stacks, free in the hot run, and in the free runs.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::os::Linux;
 
-    const MIB: usize = 1 << 20;
+    pub(in crate::cache) const MIB: usize = 1 << 20;
 
-    fn class(bytes: usize) -> SizeClass {
+    pub(in crate::cache) fn class(bytes: usize) -> SizeClass {
         SizeClass::of(Granules(bytes / 4096 + 1)).expect("a length that has a class")
     }
 
-    fn starts(out: &[Span]) -> Vec<usize> {
+    pub(in crate::cache) fn starts(out: &[Span]) -> Vec<usize> {
         out.iter().map(|span| span.start / MIB).collect()
     }
 
-    /// Pushes blocks of three classes in turn, one at each MiB from the first on.
-    fn pushed(stacks: &mut Stacks, counts: &Counts, count: usize) {
+    /// Pushes blocks of three classes in turn, one at each fourth MiB from the first on.
+    pub(in crate::cache) fn pushed(stacks: &mut Stacks, counts: &Counts, count: usize) {
         for nth in 0..count {
             let class = [class(64 << 10), class(512 << 10), class(2 * MIB)][nth % 3];
-            assert!(stacks.push(class, (1 + nth) * MIB, 64 * MIB, counts));
+            assert!(stacks.push(class, (1 + 4 * nth) * MIB, 64 * MIB, counts));
         }
     }
 
     #[test]
-    fn half_of_what_is_stacked_leaves_at_once_the_oldest_of_each_class_in_turn() {
+    fn the_oldest_of_each_class_in_turn_leave_first() {
         let shard = Shard::new();
         let mut stacks = shard.lock(&Linux);
         let half = STACK_MAX / 2 / 2 * 3;
         pushed(&mut stacks, &shard.counts, 2 * half);
         let (before, mut out) = (stacks.bytes(), [Span::default(); SHED]);
-        let count = stacks.make_room(class(MIB), before, &mut out, &shard.counts);
-        assert_eq!(starts(&out[..count]), (1..=half).collect::<Vec<_>>());
+        let count = stacks.shed(before / 2, &mut out, &shard.counts);
+        assert_eq!(starts(&out[..count]), (0..half).map(|nth| 1 + 4 * nth).collect::<Vec<_>>());
         assert_eq!(stacks.bytes(), before - out[..count].iter().map(|span| span.len).sum::<usize>());
         // It goes on where it stopped, and all over again from the first class.
         let count = stacks.shed(0, &mut out, &shard.counts);
-        assert_eq!(starts(&out[..count]), (half + 1..=2 * half).collect::<Vec<_>>());
+        assert_eq!(starts(&out[..count]), (half..2 * half).map(|nth| 1 + 4 * nth).collect::<Vec<_>>());
         assert_eq!((stacks.bytes(), stacks.shed(0, &mut out, &shard.counts)), (0, 0));
-    }
-
-    #[test]
-    fn room_is_made_beside_a_hot_run_and_not_where_there_can_be_none() {
-        let shard = Shard::new();
-        let mut stacks = shard.lock(&Linux);
-        pushed(&mut stacks, &shard.counts, STACK_MAX);
-        let (stacked, mut out) = (stacks.bytes(), [Span::default(); SHED]);
-        stacks.hot = Hot::of(Span::new(1 << 40, 4 * MIB), 2);
-        stacks.note_hot(0, 4 * MIB, &shard.counts);
-        // The block and the run take more than there may be: whatever left would leave for nothing.
-        let (long, len) = (class(2 * MIB), class(2 * MIB).len().bytes());
-        assert_eq!(stacks.make_room(long, 4 * MIB + len - 1, &mut out, &shard.counts), 0);
-        assert_eq!(stacks.bytes(), stacked + 4 * MIB);
-        // Half of what is stacked would not be enough.
-        let bytes_max = 4 * MIB + len + stacked / 4;
-        assert!(stacks.make_room(long, bytes_max, &mut out, &shard.counts) > 0);
-        assert!(stacks.push(long, 1 << 39, bytes_max, &shard.counts));
     }
 
     #[test]
@@ -359,18 +342,31 @@ mod tests {
     }
 
     #[test]
-    fn of_a_full_stack_the_older_half_leaves_and_no_other_class_loses_any() {
+    fn of_a_full_stack_the_older_half_leaves() {
         let shard = Shard::new();
         let mut stacks = shard.lock(&Linux);
-        for nth in 0..=STACK_MAX {
-            let class = if nth == STACK_MAX { class(2 * MIB) } else { class(MIB) };
-            assert!(stacks.push(class, (1 + nth) * MIB, 64 * MIB, &shard.counts));
+        for nth in 0..STACK_MAX {
+            assert!(!stacks.is_full(class(MIB)));
+            assert!(stacks.push(class(MIB), (1 + nth) * MIB, 64 * MIB, &shard.counts));
         }
         let mut out = [Span::default(); SHED];
-        assert_eq!(stacks.make_room(class(MIB), 64 * MIB, &mut out, &shard.counts), FLUSH);
+        assert!(stacks.is_full(class(MIB)) && !stacks.push(class(MIB), MIB, 64 * MIB, &shard.counts));
+        assert_eq!(stacks.flush(class(MIB), &mut out, &shard.counts), FLUSH);
         assert_eq!(starts(&out[..FLUSH]), (1..=FLUSH).collect::<Vec<_>>());
-        let left = (STACK_MAX - FLUSH) * class(MIB).len().bytes() + class(2 * MIB).len().bytes();
-        assert_eq!(stacks.bytes(), left);
+        assert_eq!(stacks.bytes(), (STACK_MAX - FLUSH) * class(MIB).len().bytes());
         assert_eq!(stacks.pop(class(MIB), &shard.counts), Some(STACK_MAX * MIB));
+    }
+
+    #[test]
+    fn stacks_hold_a_part_of_what_the_shard_may_beside_runs() {
+        let shard = Shard::new();
+        let mut stacks = shard.lock(&Linux);
+        let blocks = (0..)
+            .take_while(|nth| stacks.push(class((64 + 8 * nth) << 10), MIB << nth, 12 * MIB, &shard.counts));
+        assert!(blocks.count() > 8 && stacks.bytes() <= 4 * MIB && stacks.bytes() > 3 * MIB);
+        // A shard that holds little has no runs, and all of it for stacks.
+        let small = Shard::new();
+        let mut stacks = small.lock(&Linux);
+        assert!(stacks.push(class(2 * MIB), MIB, 3 * MIB, &small.counts));
     }
 }

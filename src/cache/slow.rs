@@ -1,5 +1,6 @@
 //! What a request does that this thread's stack does not serve, in the order of what it costs.
 
+use super::runs::Leaving;
 use super::untouched::{Noted, WORTH_A_LOOK};
 use super::{Cache, Handed, count::add, shard};
 use crate::geometry::{Block, Granules, SizeClass};
@@ -74,7 +75,9 @@ impl<O: Os> Cache<O> {
             add(&self.tally.missed_by_size[shard::size_line(requested)], 1);
         }
         let turn = self.count_taken(requested);
-        Some(Handed { start: run.span.start, unclean: run.unclean, turn, fresh: run.found.fresh() })
+        // More than the block may have been taken, for the next ones.
+        let fresh = run.found.fresh().min(len);
+        Some(Handed { start: run.span.start, unclean: run.unclean, turn, fresh })
     }
 
     /// Waits for the end of another thread's fork, which takes the shards away meanwhile.
@@ -140,9 +143,15 @@ impl<O: Os> Cache<O> {
             return Some(run);
         }
         for retry in 0..=RETRIES {
-            // Whole chunks are a preference, which refuses nobody.
+            // Whole chunks, and memory for the next blocks, are preferences, which refuse nobody.
             let fit = if retry == 0 { fit } else { Fit::aligned(len, block.align) };
-            if let Some(run) = self.heap.take_slow(fit, wish, reach) {
+            let more = class.filter(|_| retry == 0 && whole).map_or(0, |class| self.more_fresh(class));
+            let mut run =
+                self.heap.take_slow(Fit { len: fit.len + more, ..fit }, wish, reach.saturating_add(more));
+            if more > 0 {
+                self.keep_more(run.as_mut(), len);
+            }
+            if let Some(run) = run {
                 match run.found {
                     Found::Run => add(&self.tally.runs, 1),
                     Found::Gathered(_) => add(&self.tally.gathered, 1),
@@ -170,16 +179,19 @@ impl<O: Os> Cache<O> {
         Some(run)
     }
 
-    /// Takes a block of a class from another shard's stack.
+    /// Takes a block of a class from another shard's stack or free runs.
     fn steal(&self, class: SizeClass) -> Option<Run> {
+        let len = class.len().bytes();
         for shard in self.shards() {
-            if shard.counts.is_filled(class)
+            // Relaxed: a hint, as is the other; the lock tells.
+            if (shard.counts.is_filled(class) || shard.counts.stacked.load(Ordering::Relaxed) >= len)
                 && let Some(mut stacks) = shard.stacks.try_lock(self.os())
-                && let Some(start) = stacks.pop(class, &shard.counts)
+                && let Some(start) =
+                    stacks.pop(class, &shard.counts).or_else(|| stacks.fit_run(class, &shard.counts))
             {
                 drop(stacks);
                 add(&self.tally.stolen, 1);
-                let span = Span::new(start, class.len().bytes());
+                let span = Span::new(start, len);
                 return Some(Run { span, unclean: Unclean::all(span), found: Found::Run });
             }
         }
@@ -205,13 +217,13 @@ impl<O: Os> Cache<O> {
         let held = shard.counts.stacked.load(Ordering::Relaxed);
         let mut drained = self.drain_hot(shard);
         while drained < held {
-            let mut spans = [Span::default(); shard::SHED];
-            let count = shard.lock(self.os()).shed(0, &mut spans, &shard.counts);
-            if count == 0 {
+            let mut out = Leaving::NOTHING;
+            shard.lock(self.os()).leave(&mut out, &shard.counts);
+            if out.spans().is_empty() {
                 break;
             }
-            self.heap.give_stacked(&spans[..count]);
-            drained += spans[..count].iter().map(|span| span.len).sum::<usize>();
+            self.heap.give_stacked(out.spans(), out.tokens);
+            drained += out.spans().iter().map(|span| span.len).sum::<usize>();
         }
         drained
     }

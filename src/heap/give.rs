@@ -7,9 +7,10 @@ use crate::os::{CHUNK, Huge, Os};
 
 impl<O: Os> PageHeap<O> {
     /// Takes back blocks that `take` handed out, whose content may be anything, and books as dirty what shares a huge page
-    /// with them. Gives the bytes that are free and dirty now.
-    pub(crate) fn give(&self, spans: &[Span]) -> usize {
-        let mut inner = self.give_all(spans);
+    /// with them; and `tokens` nodes that were set aside beside those of the blocks. Gives the bytes that are free and dirty
+    /// now.
+    pub(crate) fn give(&self, spans: &[Span], tokens: usize) -> usize {
+        let mut inner = self.give_all(spans, tokens);
         // In checked mode dirty memory is painted, and this is not.
         if !self.misuse.is_on() {
             let out_before = inner.present() + spans.iter().map(|span| span.len).sum::<usize>();
@@ -21,17 +22,18 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Takes back blocks that nobody freed just now: a drain serves a request, and nothing is purged for what it would
-    /// book as dirty beside them.
-    pub(crate) fn give_stacked(&self, spans: &[Span]) {
-        let _ = self.give_all(spans);
+    /// book as dirty beside them. `tokens` as in [`PageHeap::give`].
+    pub(crate) fn give_stacked(&self, spans: &[Span], tokens: usize) {
+        let _ = self.give_all(spans, tokens);
     }
 
-    fn give_all(&self, spans: &[Span]) -> Guard<'_, Inner, O> {
+    fn give_all(&self, spans: &[Span], tokens: usize) -> Guard<'_, Inner, O> {
         if self.misuse.is_on() {
             spans.iter().for_each(|span| self.misuse.paint(span.start, span.len));
         }
         let mut inner = self.enter();
         inner.note_peak();
+        inner.loose -= tokens;
         for &span in spans {
             inner.insert(span, State::Dirty);
             inner.out -= span.len;
@@ -40,9 +42,13 @@ impl<O: Os> PageHeap<O> {
         inner
     }
 
-    /// Takes back what was taken as a piece ([`PageHeap::exchange`]) and not handed on, with the nodes of `tokens` blocks.
+    /// Takes back what is left of a piece ([`PageHeap::take_run`]), if anything is, with `tokens` nodes that were set aside.
     pub(crate) fn give_piece(&self, rest: Span, tokens: usize) {
-        self.enter().take_back(rest, tokens);
+        let mut inner = self.enter();
+        inner.note_peak();
+        inner.insert(rest, State::Dirty);
+        inner.out -= rest.len;
+        inner.loose -= tokens;
     }
 
     /// Takes back the end of a block, from `keep` bytes on; `false` if a node for it cannot be had, and
@@ -111,22 +117,9 @@ impl<O: Os> PageHeap<O> {
         inner.loose += if held { count } else { 0 };
         held
     }
-
-    /// Gives nodes back that were set aside.
-    pub(crate) fn drop_nodes(&self, count: usize) {
-        self.enter().loose -= count;
-    }
 }
 
 impl Inner {
-    /// Books what is left of a piece as free, with the nodes of `tokens` blocks that were not cut from it.
-    pub(super) fn take_back(&mut self, rest: Span, tokens: usize) {
-        self.note_peak();
-        self.insert(rest, State::Dirty);
-        self.out -= rest.len;
-        self.loose -= tokens;
-    }
-
     /// Books what is zero right before and behind a block that was given back as dirty, as far as it shares a huge page with
     /// it: the block's first touch made it resident. Where it stayed zero in the books, nobody looked for resident memory
     /// there, and blocks that come and go at other places each round left more and more of it behind. Gives the bytes. Needs

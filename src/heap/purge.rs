@@ -121,7 +121,7 @@ impl<O: Os> PageHeap<O> {
         let mut inner = self.enter();
         if absent.len() * 2 + 1 > super::SPLITS || !inner.ensure_spare(&self.os) {
             drop(inner);
-            self.give(&[span]);
+            self.give(&[span], 0);
             return;
         }
         inner.note_peak();

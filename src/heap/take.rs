@@ -41,41 +41,20 @@ impl<O: Os> PageHeap<O> {
         Some(Run { span, unclean: Unclean::all(span), found: Found::Run })
     }
 
-    /// Takes back what is left of a piece, with the nodes of so many blocks, as [`PageHeap::give_piece`] does. Then takes the
-    /// shortest piece of resident memory that is as long as `least`, or as much of it as `most`, to be handed on in `tokens`
-    /// blocks at most; where there is none, the rest has been taken back all the same.
-    pub(crate) fn exchange(
-        &self,
-        (rest, rest_tokens): (Span, usize),
-        least: usize,
-        most: usize,
-        tokens: usize,
-    ) -> Option<Span> {
+    /// Takes the shortest piece of resident memory that is as long as `long`; where there is none, the shortest that is as long
+    /// as `len`. As much of it as `most`, for a block of `len` bytes and, if that leaves a rest, another node for that.
+    pub(crate) fn take_run(&self, len: usize, long: usize, most: usize) -> Option<Span> {
         let mut inner = self.enter();
-        inner.take_back(rest, rest_tokens);
-        if !inner.ensure_spare_for(tokens, &self.os) {
+        if !inner.ensure_spare_for(1, &self.os) {
             return None;
         }
-        let index = inner.pieces.shortest_from(State::Dirty, least)?;
-        let span = inner.pieces.span(index);
-        let span = Span::new(span.start, span.len.min(most));
-        inner.hand_on(index, span, tokens);
-        Some(span)
-    }
-
-    /// Takes the longest piece of resident memory, or as much of it as `most`, if it is as long as `least`.
-    pub(crate) fn take_longest(&self, least: usize, most: usize, tokens: usize) -> Option<Span> {
-        let mut inner = self.enter();
-        if !inner.ensure_spare_for(tokens, &self.os) {
-            return None;
-        }
-        let index = inner.pieces.longest_below(State::Dirty, (usize::MAX, usize::MAX))?;
-        let span = inner.pieces.span(index);
-        let span = Span::new(span.start, span.len.min(most));
-        if span.len < least {
-            return None;
-        }
-        inner.hand_on(index, span, tokens);
+        let pieces = &inner.pieces;
+        let index = [long, len].into_iter().find_map(|least| pieces.shortest_from(State::Dirty, least))?;
+        let piece = pieces.span(index);
+        let span = Span::new(piece.start, piece.len.min(most));
+        inner.pieces.carve(index, span);
+        inner.out += span.len;
+        inner.loose += 1 + usize::from(span.len > len);
         Some(span)
     }
 
@@ -253,13 +232,6 @@ impl<O: Os> PageHeap<O> {
 }
 
 impl Inner {
-    /// Books a part of a piece as out, in blocks yet to be cut.
-    fn hand_on(&mut self, index: Index, span: Span, tokens: usize) {
-        self.pieces.carve(index, span);
-        self.out += span.len;
-        self.loose += tokens;
-    }
-
     /// Takes what is closed around `part`, which is in transit, into transit too, as far as the next step;
     /// gives all of it together.
     fn claim_step(&mut self, part: Span) -> Span {

@@ -49,6 +49,18 @@ impl Unclean {
     }
 }
 
+impl Run {
+    /// Keeps the first `len` bytes of it, of which all else holds; gives the rest.
+    pub(crate) fn cut_back(&mut self, len: usize) -> Span {
+        let rest = Span::between(self.span.start + len, self.span.end());
+        self.span.len -= rest.len;
+        let mut unclean = Unclean::default();
+        self.unclean.parts().iter().for_each(|part| unclean.push(part.common(self.span)));
+        self.unclean = unclean;
+        rest
+    }
+}
+
 /// How a run was come by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {

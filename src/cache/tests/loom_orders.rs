@@ -110,6 +110,28 @@ fn loom_a_thief_and_an_owner_never_get_one_block() {
 }
 
 #[test]
+fn loom_a_thief_cuts_a_free_run_that_its_owner_cuts_and_adds_to() {
+    explore(
+        |model| {
+            let blocks = [1900, 1900, 1900, 1900].map(|kib| take(model, kib * KIB, false));
+            let long = take(model, 12 * MIB, false);
+            model.free(long);
+            // The second of them has more paid for, which a cut needs.
+            let short = [64, 64].map(|kib| take(model, kib * KIB, false));
+            let [a, b, c, d] = blocks;
+            // Two fit on the stack; the third makes a free run of the first.
+            [a, b, c].into_iter().for_each(|block| model.free(block));
+            ((d, short), ())
+        },
+        |model, (block, short)| {
+            model.free(block);
+            short.into_iter().chain([take(model, 1500 * KIB, false)]).collect()
+        },
+        |model, ()| vec![take(model, 1500 * KIB, false)],
+    );
+}
+
+#[test]
 fn loom_a_release_beside_frees_loses_nothing() {
     release_beside_frees(RESERVED);
 }
@@ -224,8 +246,8 @@ fn loom_a_hot_run_that_is_drained_while_more_blocks_are_paid_for() {
         |model| {
             let long = take(model, 12 * MIB, false);
             model.free(long);
-            // As many short blocks as a run is paid for, less the one that is kept for its rest.
-            let blocks: Vec<_> = (0..63).map(|_| take(model, 5 * KIB, false)).collect();
+            // As many short blocks as are paid for: one with the run, then a run's worth.
+            let blocks: Vec<_> = (0..65).map(|_| take(model, 5 * KIB, false)).collect();
             (blocks, ())
         },
         |model, mut blocks| {

@@ -286,21 +286,18 @@ impl<O: World> Model<O> {
         for shard in self.cache.shards() {
             let stacks = shard.lock(self.os());
             let stacked = stacks.blocks().iter().map(|b| b.len).sum::<usize>();
-            assert_eq!(stacks.bytes(), stacked + stacks.hot.rest().len);
+            let runs: Vec<Span> = stacks.runs.all().collect();
+            assert_eq!(stacks.runs.bytes(), runs.iter().map(|b| b.len).sum::<usize>());
+            assert_eq!(stacks.bytes(), stacked + stacks.hot.rest().len + stacks.runs.bytes());
             assert!(stacks.is_in_step(&shard.counts), "a stack that nobody would find, or find empty");
             blocks.extend(stacks.blocks());
-            // The rest of a hot run comes back as one block, the nodes of the others are kept for it.
-            if stacks.hot.tokens() > 0 {
-                blocks.push(stacks.hot.rest());
-                tokens += stacks.hot.tokens() - 1;
-            }
+            assert!(runs.iter().all(|a| runs.iter().all(|b| a.end() != b.start)), "two free runs touch");
+            let free = runs.len() + usize::from(!stacks.hot.rest().is_empty());
+            assert!(stacks.tokens >= runs.len() + usize::from(stacks.hot.is_begun()), "H6: too few nodes");
+            tokens += stacks.tokens - free;
+            blocks.extend(runs);
+            blocks.extend(Some(stacks.hot.rest()).filter(|rest| !rest.is_empty()));
         }
-        blocks.retain(|block| {
-            block.len > 0 || {
-                tokens += 1;
-                false
-            }
-        });
         blocks.sort_by_key(|b| b.start);
         let os = self.os();
         let (thin, thick) = blocks.iter().partition::<Vec<_>, _>(|block| self.cache.is_thin(**block));

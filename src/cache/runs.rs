@@ -1,0 +1,615 @@
+//! A shard's own free runs: what its stacks had no more room for, merged, for blocks of any class.
+//!
+//! Why it is here: a stack gives back blocks of one class, and the heap any thread's memory to any thread, under one lock.
+//! Threads that take and free blocks of many lengths found their stacks empty of most, met at that lock, and wrote memory
+//! that was in other processors' caches. So what leaves the stacks stays with the shard for a while: merged with its
+//! neighbours, and cut where the next block fits best.
+//!
+//! Runs are the heap's idea of handed out, as blocks in stacks are (C1). Each needs a node when it comes back, and so does
+//! each block that is cut off one (H6): they are paid for as `Stacks::tokens`, of which a block that comes in brings its
+//! own.
+
+use super::hot::{HOT_BLOCK_MAX, HOT_MAX, Hot, TOKENS, is_wanted};
+use super::shard::{Counts, SHED, Shard, Stacks};
+use super::{Cache, count::add};
+use crate::geometry::SizeClass;
+use crate::heap::{Run, Span};
+use crate::os::{GRANULE, Os};
+use crate::sync::atomic::Ordering;
+
+/// The most runs that a shard keeps: all are looked at for each block that comes or goes by them.
+const RUNS_MAX: usize = 64;
+
+/// Of what a shard may hold, its stacks hold this part at most, as a divisor: in blocks that serve one class each.
+const STACKED_SHARE: usize = 3;
+
+/// Fresh memory comes with so much more of it as this part of what the thread has in use, as a divisor.
+const FRESH_SHARE: usize = 8;
+
+/// The most ranges that leave a shard at once.
+const LEAVING_MAX: usize = 2 * SHED;
+
+/// The most that the stacks of a shard hold that holds `bytes_max` at most, all together.
+pub(super) const fn stacked_max(bytes_max: usize) -> usize {
+    if is_wanted(bytes_max) { bytes_max / STACKED_SHARE } else { bytes_max }
+}
+
+#[derive(Debug)]
+pub(super) struct Runs {
+    count: usize,
+    bytes: usize,
+    /// Of the first `count`, in no order; no two of them touch.
+    starts: [usize; RUNS_MAX],
+    ends: [usize; RUNS_MAX],
+}
+
+impl Runs {
+    pub(super) const EMPTY: Self = Self { count: 0, bytes: 0, starts: [0; RUNS_MAX], ends: [0; RUNS_MAX] };
+
+    /// How many there are.
+    pub(super) const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Free bytes in all of them.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn span(&self, nth: usize) -> Span {
+        Span::between(self.starts[nth], self.ends[nth])
+    }
+
+    fn lengths(&self) -> impl Iterator<Item = usize> {
+        (0..self.count).map(|nth| self.span(nth).len)
+    }
+
+    #[cfg(any(test, proof))]
+    pub(super) fn all(&self) -> impl Iterator<Item = Span> {
+        (0..self.count).map(|nth| self.span(nth))
+    }
+
+    /// Puts a range in, merged with those that it touches; `false` if it touches none and there is no place left.
+    #[must_use]
+    fn insert(&mut self, span: Span) -> bool {
+        if span.is_empty() {
+            return true;
+        }
+        let (mut before, mut behind) = (None, None);
+        for nth in 0..self.count {
+            if self.ends[nth] == span.start {
+                before = Some(nth);
+            }
+            if self.starts[nth] == span.end() {
+                behind = Some(nth);
+            }
+        }
+        match (before, behind) {
+            (Some(before), Some(behind)) => {
+                self.ends[before] = self.ends[behind];
+                self.forget(behind);
+            }
+            (Some(before), None) => self.ends[before] = span.end(),
+            (None, Some(behind)) => self.starts[behind] = span.start,
+            (None, None) if self.count == RUNS_MAX => return false,
+            (None, None) => {
+                (self.starts[self.count], self.ends[self.count]) = (span.start, span.end());
+                self.count += 1;
+            }
+        }
+        self.bytes += span.len;
+        true
+    }
+
+    /// The shortest run of at least `len` bytes.
+    fn shortest_from(&self, len: usize) -> Option<usize> {
+        let fits = self.lengths().enumerate().filter(|&(_, bytes)| bytes >= len);
+        fits.min_by_key(|&(_, bytes)| bytes).map(|(nth, _)| nth)
+    }
+
+    fn longest(&self) -> Option<usize> {
+        self.lengths().enumerate().max_by_key(|&(_, bytes)| bytes).map(|(nth, _)| nth)
+    }
+
+    /// Cuts as much as `len` bytes off the front of a run.
+    fn cut(&mut self, nth: usize, len: usize) -> Span {
+        let front = Span::new(self.starts[nth], len.min(self.span(nth).len));
+        self.starts[nth] = front.end();
+        self.bytes -= front.len;
+        if self.starts[nth] == self.ends[nth] {
+            self.forget(nth);
+        }
+        front
+    }
+
+    /// Forgets a run; the last one takes its place.
+    fn forget(&mut self, nth: usize) {
+        self.count -= 1;
+        self.starts[nth] = self.starts[self.count];
+        self.ends[nth] = self.ends[self.count];
+    }
+}
+
+/// What leaves a shard for the heap.
+pub(super) struct Leaving {
+    spans: [Span; LEAVING_MAX],
+    count: usize,
+    /// Nodes that the shard does without from now on, beside one for each range.
+    pub(super) tokens: usize,
+}
+
+impl Leaving {
+    pub(super) const NOTHING: Self = Self { spans: [Span::new(0, 0); LEAVING_MAX], count: 0, tokens: 0 };
+
+    pub(super) fn spans(&self) -> &[Span] {
+        &self.spans[..self.count]
+    }
+
+    fn push(&mut self, span: Span) {
+        self.spans[self.count] = span;
+        self.count += 1;
+    }
+
+    /// How many more there is a place for.
+    const fn room(&self) -> usize {
+        LEAVING_MAX - self.count
+    }
+}
+
+impl Stacks {
+    /// Makes room for one more block of a class in a shard of `bytes_max`: the older half of its stack leaves if that is
+    /// full, else half of what is in all stacks, or more if that is not enough; nothing if not even all would be enough. They
+    /// become free runs, if the shard `merges`; of those what is too much leaves it.
+    pub(super) fn make_room(
+        &mut self,
+        class: SizeClass,
+        bytes_max: usize,
+        merges: bool,
+        out: &mut Leaving,
+        counts: &Counts,
+    ) {
+        let len = class.len().bytes();
+        let mut spans = [Span::default(); SHED];
+        let count = if self.is_full(class) {
+            self.flush(class, &mut spans, counts)
+        } else {
+            let hot = self.hot.rest().len;
+            let Some(room) = bytes_max.checked_sub(hot + len) else { return };
+            let beside = hot + self.runs.bytes();
+            self.shed(beside + room.min((self.bytes() - beside) / 2), &mut spans, counts)
+        };
+        for &span in &spans[..count] {
+            if merges {
+                self.keep(span, out, counts);
+            } else {
+                out.push(span);
+            }
+        }
+        if self.bytes() + len > bytes_max {
+            // A quarter at once: the heap's lock is taken once for all of it.
+            self.let_go(bytes_max / 4 * 3, out, counts);
+        }
+        self.let_tokens_go(out);
+    }
+
+    /// Lets the longest runs go until the shard holds no more than `most`, or there are none, or no place for more.
+    fn let_go(&mut self, most: usize, out: &mut Leaving, counts: &Counts) {
+        // One place is left for the block that room is made for.
+        while self.bytes() > most
+            && out.room() > 1
+            && let Some(nth) = self.runs.longest()
+        {
+            self.let_run_go(nth, out, counts);
+        }
+    }
+
+    fn let_run_go(&mut self, nth: usize, out: &mut Leaving, counts: &Counts) {
+        let span = self.runs.cut(nth, usize::MAX);
+        self.tokens -= 1;
+        self.note_free(span.len, 0, counts);
+        out.push(span);
+    }
+
+    /// Lets those nodes go which runs and the blocks of a while do not need; with what leaves, or not at all.
+    fn let_tokens_go(&mut self, out: &mut Leaving) {
+        let needed = self.runs.count() + 1 + TOKENS;
+        if out.count > 0 && self.tokens > needed + TOKENS {
+            out.tokens = self.tokens - needed;
+            self.tokens = needed;
+        }
+    }
+
+    /// Keeps a range, which brings its node, as a free run. If there are too many, the shortest leaves.
+    pub(super) fn keep(&mut self, span: Span, out: &mut Leaving, counts: &Counts) {
+        self.tokens += 1;
+        self.note_free(0, span.len, counts);
+        if !self.runs.insert(span) {
+            if let Some(nth) = self.runs.shortest_from(0) {
+                self.let_run_go(nth, out, counts);
+            }
+            let _there_is_a_place = self.runs.insert(span);
+        }
+    }
+
+    /// Cuts a block of a class from the shard's own runs: from the front of the next hot run, if one is long enough to be
+    /// that, or where it fits best.
+    #[inline(never)]
+    pub(super) fn cut_run(&mut self, class: SizeClass, counts: &Counts) -> Option<usize> {
+        let len = class.len().bytes();
+        if self.runs.bytes() < len || !self.can_cut() {
+            return None;
+        }
+        if len <= HOT_BLOCK_MAX
+            && self.runs.count() < RUNS_MAX
+            && let Some(nth) = self.runs.shortest_from(HOT_BLOCK_MAX)
+        {
+            let run = self.runs.cut(nth, hot_len(len));
+            let old = core::mem::replace(&mut self.hot, Hot::of(run)).rest();
+            let _there_is_a_place = self.runs.insert(old);
+            return self.cut(class, counts);
+        }
+        self.fit_run(class, counts)
+    }
+
+    /// Cuts a block of a class from the shard's own runs, where it fits best.
+    pub(super) fn fit_run(&mut self, class: SizeClass, counts: &Counts) -> Option<usize> {
+        if !self.can_cut() {
+            return None;
+        }
+        let len = class.len().bytes();
+        let start = self.runs.cut(self.runs.shortest_from(len)?, len).start;
+        self.tokens -= 1;
+        self.note_free(len, 0, counts);
+        Some(start)
+    }
+
+    /// Whether a block may be cut off a run: it takes a node with it, and each run needs one, and so does the rest of the hot
+    /// run, and a rest that may become a run by it.
+    pub(super) const fn can_cut(&self) -> bool {
+        self.tokens > self.runs.count() + 2
+    }
+
+    /// Merges what is in the stacks with the free runs; as much of it as there is a place for what leaves.
+    fn merge(&mut self, out: &mut Leaving, counts: &Counts) {
+        let mut spans = [Span::default(); SHED];
+        while out.room() >= SHED {
+            let beside = self.hot.rest().len + self.runs.bytes();
+            let count = self.shed(beside, &mut spans, counts);
+            if count == 0 {
+                return;
+            }
+            spans[..count].iter().for_each(|&span| self.keep(span, out, counts));
+        }
+    }
+
+    /// Lets all leave that is not in the hot run, or as much as there is a place for.
+    pub(super) fn leave(&mut self, out: &mut Leaving, counts: &Counts) {
+        let beside = self.hot.rest().len + self.runs.bytes();
+        let mut spans = [Span::default(); SHED];
+        let count = self.shed(beside, &mut spans, counts);
+        spans[..count].iter().for_each(|&span| out.push(span));
+        self.let_go(self.hot.rest().len, out, counts);
+        self.let_tokens_go(out);
+    }
+}
+
+/// How long a hot run shall be that blocks of `len` bytes ask for: whole blocks, or each would end in a piece that the next
+/// block does not fit.
+const fn hot_len(len: usize) -> usize {
+    HOT_MAX / len * len
+}
+
+impl<O: Os> Cache<O> {
+    /// Gives what left a shard back to the heap.
+    pub(super) fn give_leaving(&self, out: &Leaving) {
+        if !out.spans().is_empty() {
+            self.given(self.heap.give(out.spans(), out.tokens));
+        }
+    }
+
+    /// Looks further for a block of a class, once this thread's shard has none: nodes for what lies there, blocks of other
+    /// classes where more is kept than is in use, and a run from the heap. `None` if no resident memory is free for it.
+    ///
+    /// A hot run begins in the shortest piece that has room for one. What bursts of blocks go over stays as small as a burst
+    /// so, and in the cache: behind the end of the last run, or in the longest pieces, all free memory would be gone through.
+    pub(super) fn cut_slow(&self, class: SizeClass) -> Option<usize> {
+        // Relaxed: a limit, published when the shards were.
+        if !is_wanted(self.shard_bytes_max.load(Ordering::Relaxed)) {
+            return None;
+        }
+        let shard = self.shard_with_run()?;
+        let start = match self.cut_again_slow(shard, class) {
+            Some(start) => start,
+            None => self.take_run_slow(shard, class)?,
+        };
+        add(&self.tally.runs, 1);
+        Some(start)
+    }
+
+    fn cut_again_slow(&self, shard: &Shard, class: SizeClass) -> Option<usize> {
+        let len = class.len().bytes();
+        let mut stacks = shard.lock(self.os());
+        if !stacks.can_cut() && (stacks.hot.rest().len >= len || stacks.runs.bytes() >= len) {
+            drop(stacks);
+            if !self.heap.hold_nodes(TOKENS) {
+                return None;
+            }
+            stacks = shard.lock(self.os());
+            stacks.tokens += TOKENS;
+            let start = stacks.cut(class, &shard.counts).or_else(|| stacks.cut_run(class, &shard.counts));
+            if start.is_some() {
+                return start;
+            }
+        }
+        // Relaxed: written under this lock. It wraps where more was freed here than was taken.
+        let live = shard.counts.live.load(Ordering::Relaxed) as i64;
+        if live >= stacks.bytes() as i64 {
+            return None;
+        }
+        // More is kept than is in use, in blocks of other classes; they are what is in this thread's cache.
+        let mut out = Leaving::NOTHING;
+        stacks.merge(&mut out, &shard.counts);
+        let start = stacks.cut_run(class, &shard.counts);
+        drop(stacks);
+        self.give_leaving(&out);
+        start
+    }
+
+    /// Takes a piece from the heap for this thread's next blocks, and the first of them from it.
+    fn take_run_slow(&self, shard: &Shard, class: SizeClass) -> Option<usize> {
+        let len = class.len().bytes();
+        if len > HOT_BLOCK_MAX {
+            return None;
+        }
+        let run = self.heap.take_run(len, HOT_BLOCK_MAX, hot_len(len))?;
+        let mut out = Leaving::NOTHING;
+        let mut stacks = shard.lock(self.os());
+        let start = if run.len >= HOT_BLOCK_MAX {
+            // Another thread of this shard may have begun one meanwhile.
+            let old = stacks.replace_hot(Hot::of(run), &shard.counts);
+            // One for its rest, one for the block; what the old one had for its rest, that brings.
+            stacks.tokens += 2;
+            if !old.rest().is_empty() {
+                stacks.tokens -= 1;
+                stacks.keep(old.rest(), &mut out, &shard.counts);
+            }
+            stacks.cut(class, &shard.counts)
+        } else {
+            let rest = Span::between(run.start + len, run.end());
+            if !rest.is_empty() {
+                stacks.keep(rest, &mut out, &shard.counts);
+            }
+            Some(run.start)
+        };
+        self.keep_to_limit(&mut stacks, &mut out, &shard.counts);
+        drop(stacks);
+        self.give_leaving(&out);
+        self.note_peaks();
+        start
+    }
+
+    /// Lets go what a shard holds beyond its limit, which the free part of its hot run comes on top of.
+    fn keep_to_limit(&self, stacks: &mut Stacks, out: &mut Leaving, counts: &Counts) {
+        // Relaxed: a limit, published when the shards were.
+        let bytes_max = self.shard_bytes_max.load(Ordering::Relaxed);
+        stacks.let_go(bytes_max + stacks.hot.rest().len, out, counts);
+    }
+
+    /// How much more than a block of a class shall be taken where it is fresh, in bytes, for which a node is held then.
+    /// Threads that go on to take fresh memory block by block lie between each other's blocks, and what each frees never
+    /// merges with its own.
+    pub(super) fn more_fresh(&self, class: SizeClass) -> usize {
+        let len = class.len().bytes();
+        // Relaxed: a limit, published when the shards were.
+        if len > HOT_BLOCK_MAX || !is_wanted(self.shard_bytes_max.load(Ordering::Relaxed)) {
+            return 0;
+        }
+        let Some(shard) = self.shard_with_run() else { return 0 };
+        // Relaxed: an estimate. It wraps where more was freed here than was taken.
+        let live = usize::try_from(shard.counts.live.load(Ordering::Relaxed) as i64).unwrap_or(0);
+        let more = ((live / FRESH_SHARE) & !(GRANULE - 1)).min(hot_len(len)).saturating_sub(len);
+        if more > 0 && self.heap.hold_nodes(1) { more } else { 0 }
+    }
+
+    /// Keeps what a run has beyond `len` bytes for this thread's next blocks, with the node that is held for it; the node
+    /// alone if there was no run.
+    pub(super) fn keep_more(&self, run: Option<&mut Run>, len: usize) {
+        let rest = run.map_or(Span::default(), |run| run.cut_back(len));
+        let Some(shard) = self.shard_slow() else {
+            return self.heap.give_piece(rest, 1);
+        };
+        let mut out = Leaving::NOTHING;
+        let mut stacks = shard.lock(self.os());
+        if rest.is_empty() {
+            stacks.tokens += 1;
+        } else {
+            stacks.keep(rest, &mut out, &shard.counts);
+        }
+        self.keep_to_limit(&mut stacks, &mut out, &shard.counts);
+        drop(stacks);
+        self.give_leaving(&out);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::shard::tests::{MIB, class, pushed, starts};
+    use super::*;
+    use crate::os::Linux;
+
+    const KIB: usize = 1 << 10;
+
+    fn kib(span: Span) -> (usize, usize) {
+        (span.start / KIB, span.end() / KIB)
+    }
+
+    fn runs_at(spans: &[(usize, usize)]) -> Runs {
+        let mut runs = Runs::EMPTY;
+        spans.iter().for_each(|&(start, end)| assert!(runs.insert(Span::between(start * KIB, end * KIB))));
+        runs
+    }
+
+    fn all(runs: &Runs) -> Vec<(usize, usize)> {
+        let mut all: Vec<_> = runs.all().map(kib).collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn ranges_merge_with_those_that_they_touch() {
+        let mut runs = runs_at(&[(100, 200), (300, 400), (600, 700)]);
+        assert!(runs.insert(Span::between(400 * KIB, 500 * KIB)), "behind one");
+        assert!(runs.insert(Span::between(250 * KIB, 300 * KIB)), "before one");
+        assert_eq!(all(&runs), [(100, 200), (250, 500), (600, 700)]);
+        assert!(runs.insert(Span::between(200 * KIB, 250 * KIB)), "between two");
+        assert!(runs.insert(Span::default()), "nothing");
+        assert_eq!((all(&runs), runs.bytes()), (vec![(100, 500), (600, 700)], 500 * KIB));
+    }
+
+    #[test]
+    fn blocks_are_cut_where_they_fit_best() {
+        let mut runs = runs_at(&[(100, 200), (300, 350), (400, 460), (500, 600)]);
+        let nth = runs.shortest_from(55 * KIB).unwrap();
+        assert_eq!(kib(runs.cut(nth, 55 * KIB)), (400, 455));
+        let nth = runs.shortest_from(50 * KIB).unwrap();
+        assert_eq!(kib(runs.cut(nth, 50 * KIB)), (300, 350), "whole");
+        assert_eq!((all(&runs), runs.bytes()), (vec![(100, 200), (455, 460), (500, 600)], 205 * KIB));
+        assert_eq!(runs.shortest_from(101 * KIB), None);
+    }
+
+    #[test]
+    fn there_are_no_more_runs_than_there_are_places() {
+        let mut runs = Runs::EMPTY;
+        let at = |nth: usize| Span::new((1 + 2 * nth) * MIB, MIB);
+        assert!((0..RUNS_MAX).all(|nth| runs.insert(at(nth))));
+        assert!(!runs.insert(at(RUNS_MAX)) && runs.bytes() == RUNS_MAX * MIB);
+        assert!(runs.insert(Span::new(2 * MIB, MIB)), "it fills a gap");
+        assert!(runs.insert(at(RUNS_MAX)), "which left a place");
+    }
+
+    /// The blocks of `shard` that leave so that one more of a class finds room in `bytes_max`.
+    fn made_room(shard: &Shard, bytes: usize, bytes_max: usize, merges: bool) -> Leaving {
+        let mut out = Leaving::NOTHING;
+        shard.lock(&Linux).make_room(class(bytes), bytes_max, merges, &mut out, &shard.counts);
+        out
+    }
+
+    #[test]
+    fn half_of_what_is_stacked_leaves_at_once() {
+        let shard = Shard::new();
+        pushed(&mut shard.lock(&Linux), &shard.counts, 12);
+        let before = shard.lock(&Linux).bytes();
+        let out = made_room(&shard, MIB, before, false);
+        assert_eq!(starts(out.spans()), (0..6).map(|nth| 1 + 4 * nth).collect::<Vec<_>>());
+        assert_eq!(
+            shard.lock(&Linux).bytes(),
+            before - out.spans().iter().map(|span| span.len).sum::<usize>()
+        );
+    }
+
+    #[test]
+    fn what_leaves_the_stacks_stays_as_runs_within_the_limit() {
+        let shard = Shard::new();
+        pushed(&mut shard.lock(&Linux), &shard.counts, 12);
+        let before = shard.lock(&Linux).bytes();
+        let out = made_room(&shard, MIB, before + 2 * MIB, true);
+        assert!(out.spans().is_empty(), "all of it may stay");
+        let stacks = shard.lock(&Linux);
+        assert_eq!((stacks.bytes(), stacks.runs.count(), stacks.tokens), (before, 6, 6));
+        drop(stacks);
+        // The longest runs leave, until a quarter of the limit is free.
+        let out = made_room(&shard, MIB, before, true);
+        assert_eq!(starts(out.spans())[0] % 12, 9, "a block of 2 MiB");
+        let stacks = shard.lock(&Linux);
+        assert!(stacks.bytes() <= before / 4 * 3 && stacks.tokens == stacks.runs.count());
+    }
+
+    #[test]
+    fn room_is_made_beside_a_hot_run_and_not_where_there_can_be_none() {
+        let shard = Shard::new();
+        let mut stacks = shard.lock(&Linux);
+        pushed(&mut stacks, &shard.counts, 8);
+        let stacked = stacks.bytes();
+        stacks.hot = Hot::of(Span::new(1 << 40, 4 * MIB));
+        stacks.note_free(0, 4 * MIB, &shard.counts);
+        drop(stacks);
+        // The block and the run take more than there may be: whatever left would leave for nothing.
+        let len = class(2 * MIB).len().bytes();
+        assert!(made_room(&shard, 2 * MIB, 4 * MIB + len - 1, false).spans().is_empty());
+        assert_eq!(shard.lock(&Linux).bytes(), stacked + 4 * MIB);
+        // Half of what is stacked would not be enough.
+        let bytes_max = 4 * MIB + len + stacked / 4;
+        assert!(!made_room(&shard, 2 * MIB, bytes_max, false).spans().is_empty());
+        assert!(shard.lock(&Linux).bytes() + len <= bytes_max);
+    }
+
+    #[test]
+    fn a_full_stack_gives_its_older_half_and_no_other_class_loses_any() {
+        let shard = Shard::new();
+        let mut stacks = shard.lock(&Linux);
+        for nth in 0..=8 {
+            let class = if nth == 8 { class(2 * MIB) } else { class(MIB) };
+            assert!(stacks.push(class, (1 + 4 * nth) * MIB, 64 * MIB, &shard.counts));
+        }
+        drop(stacks);
+        assert_eq!(starts(made_room(&shard, MIB, 64 * MIB, false).spans()), [1, 5, 9, 13]);
+        let mut stacks = shard.lock(&Linux);
+        assert_eq!(stacks.bytes(), 4 * class(MIB).len().bytes() + class(2 * MIB).len().bytes());
+        assert_eq!(stacks.pop(class(MIB), &shard.counts), Some(29 * MIB));
+    }
+
+    #[test]
+    fn no_more_blocks_are_cut_than_were_paid_for() {
+        let shard = Shard::new();
+        let mut stacks = shard.lock(&Linux);
+        let (mut out, short) = (Leaving::NOTHING, class(64 * KIB));
+        stacks.keep(Span::new(MIB, MIB), &mut out, &shard.counts);
+        assert_eq!(stacks.cut_run(short, &shard.counts), None, "the run needs its node");
+        stacks.tokens += 2;
+        assert_eq!(stacks.fit_run(short, &shard.counts), None, "a rest may become a run");
+        stacks.tokens += 1;
+        assert_eq!(stacks.cut_run(short, &shard.counts), Some(MIB));
+        stacks.hot = Hot::of(Span::new(1 << 40, MIB));
+        stacks.note_free(0, MIB, &shard.counts);
+        assert_eq!((stacks.tokens, stacks.runs.count()), (3, 1));
+        assert!(stacks.cut(short, &shard.counts).is_some());
+        assert_eq!(stacks.cut(short, &shard.counts), None, "one is for the run, one for the rest");
+    }
+
+    #[test]
+    fn the_next_hot_run_begins_in_a_run_that_is_long_enough() {
+        let shard = Shard::new();
+        let mut stacks = shard.lock(&Linux);
+        let (mut out, short) = (Leaving::NOTHING, class(64 * KIB));
+        stacks.hot = Hot::of(Span::new(64 * MIB, 4 * KIB));
+        stacks.note_free(0, 4 * KIB, &shard.counts);
+        stacks.tokens = 10;
+        stacks.keep(Span::new(MIB, HOT_BLOCK_MAX / 4096 * 4096), &mut out, &shard.counts);
+        stacks.keep(Span::new(16 * MIB, 6 * MIB), &mut out, &shard.counts);
+        let before = stacks.bytes();
+        assert_eq!(stacks.cut_run(short, &shard.counts), Some(16 * MIB));
+        assert_eq!(stacks.hot.rest().end(), 16 * MIB + hot_len(short.len().bytes()));
+        let rest = (64 * MIB / KIB, 64 * MIB / KIB + 4);
+        assert!(all(&stacks.runs).contains(&rest), "the old one's rest is a run");
+        assert_eq!(stacks.bytes(), before - short.len().bytes());
+    }
+
+    #[test]
+    fn all_leave_with_their_nodes_and_the_others_beyond_a_few() {
+        let shard = Shard::new();
+        let mut stacks = shard.lock(&Linux);
+        let mut out = Leaving::NOTHING;
+        pushed(&mut stacks, &shard.counts, 9);
+        (0..40).for_each(|nth| stacks.keep(Span::new((100 + 2 * nth) * MIB, MIB), &mut out, &shard.counts));
+        stacks.tokens += 5 * TOKENS;
+        let (mut left, mut tokens) = (0, 0);
+        while stacks.bytes() > 0 {
+            let mut out = Leaving::NOTHING;
+            stacks.leave(&mut out, &shard.counts);
+            (left, tokens) = (left + out.spans().len(), tokens + out.tokens);
+        }
+        assert_eq!((left, stacks.runs.count()), (49, 0));
+        assert_eq!(tokens + stacks.tokens, 5 * TOKENS);
+        assert!(stacks.tokens <= 2 * TOKENS + 1);
+    }
+}
