@@ -116,6 +116,7 @@ impl<O: Os> Cache<O> {
         // Nothing is cut off runs where freed memory is written to.
         let merges = is_wanted(bytes_max) && !self.spoils();
         let mut out = Leaving::NOTHING;
+        self.see_regions(&mut stacks);
         stacks.make_room(class, bytes_max, merges, &mut out, &shard.counts);
         let span = Span::new(start, class.len().bytes());
         let mut is_in = stacks.push(class, start, bytes_max, &shard.counts);

@@ -38,13 +38,16 @@ pub(super) const fn stacked_max(bytes_max: usize) -> usize {
 pub(super) struct Runs {
     count: usize,
     bytes: usize,
-    /// Of the first `count`, in no order; no two of them touch.
+    /// Not any more once two regions of the heap touch: a run lies in one (H1).
+    merges: bool,
+    /// Of the first `count`, in no order. While they merge no two of them touch.
     starts: [usize; RUNS_MAX],
     ends: [usize; RUNS_MAX],
 }
 
 impl Runs {
-    pub(super) const EMPTY: Self = Self { count: 0, bytes: 0, starts: [0; RUNS_MAX], ends: [0; RUNS_MAX] };
+    pub(super) const EMPTY: Self =
+        Self { count: 0, bytes: 0, merges: true, starts: [0; RUNS_MAX], ends: [0; RUNS_MAX] };
 
     /// How many there are.
     pub(super) const fn count(&self) -> usize {
@@ -69,6 +72,11 @@ impl Runs {
         (0..self.count).map(|nth| self.span(nth))
     }
 
+    #[cfg(any(test, proof))]
+    pub(super) const fn merges(&self) -> bool {
+        self.merges
+    }
+
     /// Puts a range in, merged with those that it touches; `false` if it touches none and there is no place left.
     #[must_use]
     fn insert(&mut self, span: Span) -> bool {
@@ -76,7 +84,8 @@ impl Runs {
             return true;
         }
         let (mut before, mut behind) = (None, None);
-        for nth in 0..self.count {
+        let looked_at = if self.merges { self.count } else { 0 };
+        for nth in 0..looked_at {
             if self.ends[nth] == span.start {
                 before = Some(nth);
             }
@@ -300,6 +309,14 @@ const fn hot_len(len: usize) -> usize {
 }
 
 impl<O: Os> Cache<O> {
+    /// To be called before a range from elsewhere is kept in a shard: where it may lie in another region than one that it
+    /// touches, runs merge no more.
+    pub(super) fn see_regions(&self, stacks: &mut Stacks) {
+        if self.heap.has_touching_regions() {
+            stacks.runs.merges = false;
+        }
+    }
+
     /// Gives what left a shard back to the heap.
     pub(super) fn give_leaving(&self, out: &Leaving) {
         if !out.spans().is_empty() {
@@ -347,6 +364,7 @@ impl<O: Os> Cache<O> {
             return None;
         }
         // More is kept than is in use, in blocks of other classes; they are what is in this thread's cache.
+        self.see_regions(&mut stacks);
         let mut out = Leaving::NOTHING;
         stacks.merge(&mut out, &shard.counts);
         let start = stacks.cut_run(class, &shard.counts);
@@ -364,6 +382,7 @@ impl<O: Os> Cache<O> {
         let run = self.heap.take_run(len, HOT_BLOCK_MAX, hot_len(len))?;
         let mut out = Leaving::NOTHING;
         let mut stacks = shard.lock(self.os());
+        self.see_regions(&mut stacks);
         let start = if run.len >= HOT_BLOCK_MAX {
             // Another thread of this shard may have begun one meanwhile.
             let old = stacks.replace_hot(Hot::of(run), &shard.counts);
@@ -420,6 +439,7 @@ impl<O: Os> Cache<O> {
         };
         let mut out = Leaving::NOTHING;
         let mut stacks = shard.lock(self.os());
+        self.see_regions(&mut stacks);
         if rest.is_empty() {
             stacks.tokens += 1;
         } else {

@@ -31,7 +31,7 @@ use crate::misuse::Misuse;
 use crate::os::{CHUNK, Huge, Os};
 use crate::sync::{
     Guard, Lock,
-    atomic::{AtomicU32, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
 };
 use pieces::Pieces;
 use region::{Kind, Regions};
@@ -117,6 +117,8 @@ pub(crate) struct PageHeap<O: Os> {
     bounds: [AtomicUsize; 2],
     /// Start and end of the one hole that such a reservation can have: something of another heap's may lie in it.
     hole: [AtomicUsize; 2],
+    /// Whether two regions have ever touched.
+    touched: AtomicBool,
     misuse: Misuse,
 }
 
@@ -159,7 +161,16 @@ impl<O: Os> PageHeap<O> {
             };
             let bounds = [AtomicUsize::new(0), AtomicUsize::new(0)];
             let hole = [AtomicUsize::new(0), AtomicUsize::new(0)];
-            Self { os, inner: Lock::new(inner), movers: AtomicU32::new(0), bounds, hole, misuse: Misuse::new() }
+            let touched = AtomicBool::new(false);
+            Self {
+                os,
+                inner: Lock::new(inner),
+                movers: AtomicU32::new(0),
+                bounds,
+                hole,
+                touched,
+                misuse: Misuse::new(),
+            }
         }
     }
 
@@ -168,8 +179,19 @@ impl<O: Os> PageHeap<O> {
         &self.misuse
     }
 
-    /// Notes where the one reservation of a heap lies that grows by no other.
-    fn note_bounds(&self, inner: &Inner) {
+    /// Whether blocks that touch may lie in different regions.
+    pub(crate) fn has_touching_regions(&self) -> bool {
+        // Relaxed: whoever has a block of a region came by it after this was written for it.
+        self.touched.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether a region that was added touches another, and where the one reservation of a heap lies that grows by no
+    /// other.
+    fn note_region(&self, inner: &Inner) {
+        if inner.regions.any_touch() {
+            // Relaxed: as in `has_touching_regions`.
+            self.touched.store(true, Ordering::Relaxed);
+        }
         if inner.setup.growth == Growth::Never
             && let [only] = inner.regions.all()
         {

@@ -88,6 +88,11 @@ impl Regions {
         true
     }
 
+    /// Whether two regions touch.
+    pub(crate) fn any_touch(&self) -> bool {
+        self.all().windows(2).any(|pair| pair[0].span.end() == pair[1].span.start)
+    }
+
     /// Forgets a plain region, which its caller unmaps.
     pub(crate) fn forget(&mut self, start: usize) {
         if let Some(at) = self.all().iter().position(|r| r.span.start == start) {

@@ -97,7 +97,7 @@ impl<O: Os> PageHeap<O> {
                     if !inner.add_region(fit, &self.os) {
                         return None;
                     }
-                    self.note_bounds(&inner);
+                    self.note_region(&inner);
                     let start = inner.plan(fit, wish, reach)?;
                     return Some((inner, start));
                 }
