@@ -8,6 +8,7 @@
 
 use core::alloc::Layout;
 
+use super::runs::Bounds;
 use super::{Cache, Handed, Shard};
 use crate::config::Settings;
 use crate::geometry::{Block, SizeClass};
@@ -43,6 +44,9 @@ impl<O: Os> Cache<O> {
             self.shard_bytes_max.store(0, Ordering::Relaxed);
             self.heap.misuse().turn_on();
         }
+        // Where freed memory is written to, nothing is cut off runs.
+        let bounds = Bounds::of(self.shard_bytes_max.load(Ordering::Relaxed), !self.spoils());
+        self.shard_stacked_max.store(bounds.stacked, Ordering::Relaxed);
     }
 
     /// Whether requests and frees do more than take a block and give it back.

@@ -2,8 +2,7 @@
 
 #![expect(unsafe_code, reason = "the locks that a fork holds are given back without their guards")]
 
-use super::hot::is_wanted;
-use super::runs::Leaving;
+use super::runs::{Bounds, Leaving};
 use super::untouched::Noted;
 use super::{Cache, count::add, shard};
 use crate::geometry::{Block, SizeClass};
@@ -94,13 +93,11 @@ impl<O: Os> Cache<O> {
             drop(stacks);
             return self.give_long(Span::new(start, block.len.bytes()));
         };
-        // Relaxed: a limit, published when the shards were.
-        let bytes_max = self.shard_bytes_max.load(Ordering::Relaxed);
-        if stacks.put_back(class, start, &shard.counts) || stacks.push(class, start, bytes_max, &shard.counts)
-        {
+        let bounds = self.bounds();
+        if stacks.put_back(class, start, &shard.counts) || stacks.push(class, start, bounds, &shard.counts) {
             return;
         }
-        self.give_full_slow(stacks, shard, class, start, bytes_max);
+        self.give_full_slow(stacks, shard, class, start, bounds);
     }
 
     /// Makes room on a stack, or bypasses it.
@@ -111,19 +108,14 @@ impl<O: Os> Cache<O> {
         shard: &shard::Shard,
         class: SizeClass,
         start: usize,
-        bytes_max: usize,
+        bounds: Bounds,
     ) {
-        // Nothing is cut off runs where freed memory is written to.
-        let merges = is_wanted(bytes_max) && !self.spoils();
         let mut out = Leaving::NOTHING;
         self.see_regions(&mut stacks);
-        stacks.make_room(class, bytes_max, merges, &mut out, &shard.counts);
+        stacks.make_room(class, bounds, &mut out, &shard.counts);
         let span = Span::new(start, class.len().bytes());
-        let mut is_in = stacks.push(class, start, bytes_max, &shard.counts);
-        if !is_in && merges {
-            stacks.keep(span, &mut out, &shard.counts);
-            is_in = true;
-        }
+        let is_in = stacks.push(class, start, bounds, &shard.counts)
+            || stacks.keep_block(span, bounds, &mut out, &shard.counts);
         drop(stacks);
         self.give_leaving(&out);
         if !is_in {

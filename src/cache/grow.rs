@@ -131,7 +131,7 @@ impl<O: Os> Cache<O> {
 
     /// Takes another block for the content of one.
     pub(crate) fn elsewhere(&self, to: Block) -> Grown {
-        match self.find(to, Wish::Any, usize::MAX) {
+        match self.find(to, Wish::Any, usize::MAX, false) {
             Some(run) => {
                 if matches!(run.found, Found::Fresh(_)) {
                     add(&self.tally.missed_by_size[shard::size_line(to.len.bytes())], 1);

@@ -59,7 +59,7 @@ thread_local! {
     static SHARD: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The most that one shard holds in stacks and free runs, in bytes, whatever the ceiling; its hot run comes on top.
+/// The most that one shard holds, in bytes, whatever the ceiling. A hot run that it takes from the heap may come on top.
 const SHARD_BYTES_MAX: usize = 12 << 20;
 
 /// All shards together hold at most this part of a ceiling, as a divisor.
@@ -68,7 +68,7 @@ const STACKS_SHARE: usize = 2;
 /// Shards per CPU that we may run on: a pool of as many threads as CPUs, and as many others.
 const SHARDS_PER_CPU: usize = 2;
 
-/// The most shards: 512 of 8 KiB each.
+/// The most shards: 512 of 8 1/4 KiB each.
 const SHARDS_MAX: usize = 512;
 
 /// Address space set aside at first: 16 times RAM, but at least this and at most that, in bytes.
@@ -132,8 +132,9 @@ pub(crate) struct Cache<O: Os> {
     next_measure: AtomicU64,
     /// The next thread's shard.
     next: AtomicUsize,
-    /// The most that the stacks and runs of one shard hold now, in bytes.
+    /// The most that one shard holds now, in bytes, and its stacks of that: `Bounds`.
     shard_bytes_max: AtomicUsize,
+    shard_stacked_max: AtomicUsize,
     /// Dirty bytes beyond which a free purges: the ceiling, less the stacks' share; `usize::MAX` without one.
     dirty_max: AtomicUsize,
     limits: Lock<Limits>,
@@ -179,6 +180,7 @@ impl<O: Os> Cache<O> {
                 next_measure: AtomicU64::new(0),
                 next: AtomicUsize::new(0),
                 shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
+                shard_stacked_max: AtomicUsize::new(SHARD_BYTES_MAX),
                 dirty_max: AtomicUsize::new(usize::MAX),
                 limits: Lock::new(Limits::new()),
                 untouched: Lock::new(Untouched::new()),

@@ -14,7 +14,7 @@ use super::shard::{Counts, SHED, Shard, Stacks};
 use super::{Cache, count::add};
 use crate::geometry::SizeClass;
 use crate::heap::{Run, Span};
-use crate::os::{GRANULE, Os};
+use crate::os::{CHUNK, GRANULE, Os};
 use crate::sync::atomic::Ordering;
 
 /// The most runs that a shard keeps: all are looked at for each block that comes or goes by them.
@@ -24,30 +24,46 @@ const RUNS_MAX: usize = 64;
 const STACKED_SHARE: usize = 3;
 
 /// Fresh memory comes with so much more of it as this part of what the thread has in use, as a divisor.
-const FRESH_SHARE: usize = 8;
+const FRESH_SHARE: usize = 32;
 
 /// The most ranges that leave a shard at once.
 const LEAVING_MAX: usize = 2 * SHED;
 
-/// The most that the stacks of a shard hold that holds `bytes_max` at most, all together.
-pub(super) const fn stacked_max(bytes_max: usize) -> usize {
-    if is_wanted(bytes_max) { bytes_max / STACKED_SHARE } else { bytes_max }
+/// How much a shard may hold, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// In all.
+    pub(super) bytes: usize,
+    /// In its stacks: less, where what leaves them stays with the shard.
+    pub(super) stacked: usize,
+}
+
+impl Bounds {
+    /// Those of a shard that holds so much in all; and has free runs, if that is enough for any and `merges`.
+    pub(super) const fn of(bytes: usize, merges: bool) -> Self {
+        let stacked = if merges && is_wanted(bytes) { bytes / STACKED_SHARE } else { bytes };
+        Self { bytes, stacked }
+    }
+
+    const fn merges(self) -> bool {
+        self.stacked < self.bytes
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Runs {
     count: usize,
     bytes: usize,
-    /// Not any more once two regions of the heap touch: a run lies in one (H1).
-    merges: bool,
-    /// Of the first `count`, in no order. While they merge no two of them touch.
+    /// Whether two regions of the heap may touch, which they do at the border of two chunks. A run lies in one (H1).
+    borders: bool,
+    /// Of the first `count`, in no order. No two of them touch, but at such a border.
     starts: [usize; RUNS_MAX],
     ends: [usize; RUNS_MAX],
 }
 
 impl Runs {
     pub(super) const EMPTY: Self =
-        Self { count: 0, bytes: 0, merges: true, starts: [0; RUNS_MAX], ends: [0; RUNS_MAX] };
+        Self { count: 0, bytes: 0, borders: false, starts: [0; RUNS_MAX], ends: [0; RUNS_MAX] };
 
     /// How many there are.
     pub(super) const fn count(&self) -> usize {
@@ -72,9 +88,9 @@ impl Runs {
         (0..self.count).map(|nth| self.span(nth))
     }
 
-    #[cfg(any(test, proof))]
-    pub(super) const fn merges(&self) -> bool {
-        self.merges
+    /// Whether ranges that touch at an address are one run.
+    pub(super) const fn merges_at(&self, address: usize) -> bool {
+        !self.borders || !address.is_multiple_of(CHUNK)
     }
 
     /// Puts a range in, merged with those that it touches; `false` if it touches none and there is no place left.
@@ -84,8 +100,7 @@ impl Runs {
             return true;
         }
         let (mut before, mut behind) = (None, None);
-        let looked_at = if self.merges { self.count } else { 0 };
-        for nth in 0..looked_at {
+        for nth in 0..self.count {
             if self.ends[nth] == span.start {
                 before = Some(nth);
             }
@@ -93,6 +108,8 @@ impl Runs {
                 behind = Some(nth);
             }
         }
+        let before = before.filter(|_| self.merges_at(span.start));
+        let behind = behind.filter(|_| self.merges_at(span.end()));
         match (before, behind) {
             (Some(before), Some(behind)) => {
                 self.ends[before] = self.ends[behind];
@@ -168,35 +185,28 @@ impl Leaving {
 impl Stacks {
     /// Makes room for one more block of a class in a shard of `bytes_max`: the older half of its stack leaves if that is
     /// full, else half of what is in all stacks, or more if that is not enough; nothing if not even all would be enough. They
-    /// become free runs, if the shard `merges`; of those what is too much leaves it.
-    pub(super) fn make_room(
-        &mut self,
-        class: SizeClass,
-        bytes_max: usize,
-        merges: bool,
-        out: &mut Leaving,
-        counts: &Counts,
-    ) {
+    /// become free runs, where the shard has any; of those what is too much leaves it.
+    pub(super) fn make_room(&mut self, class: SizeClass, bounds: Bounds, out: &mut Leaving, counts: &Counts) {
         let len = class.len().bytes();
         let mut spans = [Span::default(); SHED];
         let count = if self.is_full(class) {
             self.flush(class, &mut spans, counts)
         } else {
             let hot = self.hot.rest().len;
-            let Some(room) = bytes_max.checked_sub(hot + len) else { return };
+            let Some(room) = bounds.bytes.checked_sub(hot + len) else { return };
             let beside = hot + self.runs.bytes();
             self.shed(beside + room.min((self.bytes() - beside) / 2), &mut spans, counts)
         };
         for &span in &spans[..count] {
-            if merges {
+            if bounds.merges() {
                 self.keep(span, out, counts);
             } else {
                 out.push(span);
             }
         }
-        if self.bytes() + len > bytes_max {
+        if self.bytes() + len > bounds.bytes {
             // A quarter at once: the heap's lock is taken once for all of it.
-            self.let_go(bytes_max / 4 * 3, out, counts);
+            self.let_go(bounds.bytes / 4 * 3, out, counts);
         }
         self.let_tokens_go(out);
     }
@@ -215,7 +225,7 @@ impl Stacks {
     fn let_run_go(&mut self, nth: usize, out: &mut Leaving, counts: &Counts) {
         let span = self.runs.cut(nth, usize::MAX);
         self.tokens -= 1;
-        self.note_free(span.len, 0, counts);
+        self.note_runs(span.len, 0, counts);
         out.push(span);
     }
 
@@ -228,16 +238,30 @@ impl Stacks {
         }
     }
 
+    /// Puts a freed block that found no room on a stack where else it may stay; `false` if that is nowhere.
+    pub(super) fn keep_block(
+        &mut self,
+        span: Span,
+        bounds: Bounds,
+        out: &mut Leaving,
+        counts: &Counts,
+    ) -> bool {
+        if bounds.merges() {
+            self.keep(span, out, counts);
+        }
+        bounds.merges()
+    }
+
     /// Keeps a range, which brings its node, as a free run. If there are too many, the shortest leaves.
     pub(super) fn keep(&mut self, span: Span, out: &mut Leaving, counts: &Counts) {
-        self.tokens += 1;
-        self.note_free(0, span.len, counts);
         if !self.runs.insert(span) {
             if let Some(nth) = self.runs.shortest_from(0) {
                 self.let_run_go(nth, out, counts);
             }
             let _there_is_a_place = self.runs.insert(span);
         }
+        self.tokens += 1;
+        self.note_runs(0, span.len, counts);
     }
 
     /// Cuts a block of a class from the shard's own runs: from the front of the next hot run, if one is long enough to be
@@ -255,6 +279,7 @@ impl Stacks {
             let run = self.runs.cut(nth, hot_len(len));
             let old = core::mem::replace(&mut self.hot, Hot::of(run)).rest();
             let _there_is_a_place = self.runs.insert(old);
+            self.note_runs(0, 0, counts);
             return self.cut(class, counts);
         }
         self.fit_run(class, counts)
@@ -268,8 +293,15 @@ impl Stacks {
         let len = class.len().bytes();
         let start = self.runs.cut(self.runs.shortest_from(len)?, len).start;
         self.tokens -= 1;
-        self.note_free(len, 0, counts);
+        self.note_runs(len, 0, counts);
         Some(start)
+    }
+
+    /// Notes that `less` bytes left the runs for elsewhere than the hot run, and `more` came.
+    fn note_runs(&mut self, less: usize, more: usize, counts: &Counts) {
+        self.note_free(less, more, counts);
+        // Relaxed: a hint to thieves, who look again under the lock.
+        counts.in_runs.store(self.runs.bytes(), Ordering::Relaxed);
     }
 
     /// Whether a block may be cut off a run: it takes a node with it, and each run needs one, and so does the rest of the hot
@@ -309,11 +341,19 @@ const fn hot_len(len: usize) -> usize {
 }
 
 impl<O: Os> Cache<O> {
-    /// To be called before a range from elsewhere is kept in a shard: where it may lie in another region than one that it
-    /// touches, runs merge no more.
+    /// How much a shard may hold now.
+    #[inline]
+    pub(super) fn bounds(&self) -> Bounds {
+        // Relaxed, both: limits, published when the shards were.
+        let bytes = self.shard_bytes_max.load(Ordering::Relaxed);
+        Bounds { bytes, stacked: self.shard_stacked_max.load(Ordering::Relaxed) }
+    }
+
+    /// To be called before a range from elsewhere is kept in a shard: from when on it may touch one that lies in another
+    /// region.
     pub(super) fn see_regions(&self, stacks: &mut Stacks) {
         if self.heap.has_touching_regions() {
-            stacks.runs.merges = false;
+            stacks.runs.borders = true;
         }
     }
 
@@ -330,11 +370,10 @@ impl<O: Os> Cache<O> {
     /// A hot run begins in the shortest piece that has room for one. What bursts of blocks go over stays as small as a burst
     /// so, and in the cache: behind the end of the last run, or in the longest pieces, all free memory would be gone through.
     pub(super) fn cut_slow(&self, class: SizeClass) -> Option<usize> {
-        // Relaxed: a limit, published when the shards were.
-        if !is_wanted(self.shard_bytes_max.load(Ordering::Relaxed)) {
+        if !self.bounds().merges() {
             return None;
         }
-        let shard = self.shard_with_run()?;
+        let shard = self.shard_slow()?;
         let start = match self.cut_again_slow(shard, class) {
             Some(start) => start,
             None => self.take_run_slow(shard, class)?,
@@ -409,25 +448,32 @@ impl<O: Os> Cache<O> {
 
     /// Lets go what a shard holds beyond its limit, which the free part of its hot run comes on top of.
     fn keep_to_limit(&self, stacks: &mut Stacks, out: &mut Leaving, counts: &Counts) {
-        // Relaxed: a limit, published when the shards were.
-        let bytes_max = self.shard_bytes_max.load(Ordering::Relaxed);
-        stacks.let_go(bytes_max + stacks.hot.rest().len, out, counts);
+        stacks.let_go(self.bounds().bytes + stacks.hot.rest().len, out, counts);
     }
 
-    /// How much more than a block of a class shall be taken where it is fresh, in bytes, for which a node is held then.
+    /// How much more than a block of a class shall be taken where it is fresh, in bytes, for which a node is held then: nothing
+    /// for which address space would have to be mapped, or where all that is open is resident.
     /// Threads that go on to take fresh memory block by block lie between each other's blocks, and what each frees never
     /// merges with its own.
     pub(super) fn more_fresh(&self, class: SizeClass) -> usize {
         let len = class.len().bytes();
-        // Relaxed: a limit, published when the shards were.
-        if len > HOT_BLOCK_MAX || !is_wanted(self.shard_bytes_max.load(Ordering::Relaxed)) {
+        if len > HOT_BLOCK_MAX || !self.bounds().merges() {
             return 0;
         }
-        let Some(shard) = self.shard_with_run() else { return 0 };
+        let Some(shard) = self.shard_slow() else { return 0 };
         // Relaxed: an estimate. It wraps where more was freed here than was taken.
         let live = usize::try_from(shard.counts.live.load(Ordering::Relaxed) as i64).unwrap_or(0);
         let more = ((live / FRESH_SHARE) & !(GRANULE - 1)).min(hot_len(len)).saturating_sub(len);
-        if more > 0 && self.heap.hold_nodes(1) { more } else { 0 }
+        if more > 0 && self.heap.hold_node_for_fresh(len + more) { more } else { 0 }
+    }
+
+    /// Whether all shards together hold no more than they may have taken beside fresh blocks: threads that all go on to take
+    /// fresh memory would drain each other of that for each block.
+    pub(super) fn holds_little(&self) -> bool {
+        // Relaxed: an estimate.
+        let held: usize =
+            self.shards().iter().map(|shard| shard.counts.stacked.load(Ordering::Relaxed)).sum();
+        held.saturating_mul(FRESH_SHARE) <= usize::try_from(self.live()).unwrap_or(usize::MAX)
     }
 
     /// Keeps what a run has beyond `len` bytes for this thread's next blocks, with the node that is held for it; the node
@@ -487,6 +533,17 @@ mod tests {
     }
 
     #[test]
+    fn nothing_merges_where_two_regions_may_touch() {
+        let chunk = CHUNK / KIB;
+        let mut runs = runs_at(&[(chunk - 8, chunk), (2 * chunk, 2 * chunk + 8)]);
+        runs.borders = true;
+        assert!(runs.insert(Span::between(chunk * KIB, 2 * chunk * KIB)));
+        assert_eq!(runs.count(), 3);
+        assert!(runs.insert(Span::new((2 * chunk + 8) * KIB, 4 * KIB)), "this is within a chunk");
+        assert_eq!(all(&runs), [(chunk - 8, chunk), (chunk, 2 * chunk), (2 * chunk, 2 * chunk + 12)]);
+    }
+
+    #[test]
     fn blocks_are_cut_where_they_fit_best() {
         let mut runs = runs_at(&[(100, 200), (300, 350), (400, 460), (500, 600)]);
         let nth = runs.shortest_from(55 * KIB).unwrap();
@@ -510,7 +567,8 @@ mod tests {
     /// The blocks of `shard` that leave so that one more of a class finds room in `bytes_max`.
     fn made_room(shard: &Shard, bytes: usize, bytes_max: usize, merges: bool) -> Leaving {
         let mut out = Leaving::NOTHING;
-        shard.lock(&Linux).make_room(class(bytes), bytes_max, merges, &mut out, &shard.counts);
+        let bounds = Bounds::of(bytes_max, merges);
+        shard.lock(&Linux).make_room(class(bytes), bounds, &mut out, &shard.counts);
         out
     }
 
@@ -569,7 +627,7 @@ mod tests {
         let mut stacks = shard.lock(&Linux);
         for nth in 0..=8 {
             let class = if nth == 8 { class(2 * MIB) } else { class(MIB) };
-            assert!(stacks.push(class, (1 + 4 * nth) * MIB, 64 * MIB, &shard.counts));
+            assert!(stacks.push(class, (1 + 4 * nth) * MIB, Bounds::of(64 * MIB, false), &shard.counts));
         }
         drop(stacks);
         assert_eq!(starts(made_room(&shard, MIB, 64 * MIB, false).spans()), [1, 5, 9, 13]);

@@ -4,7 +4,7 @@
 //! cache lines are its own. Blocks in stacks are the heap's idea of handed out: the heap knows nothing of them.
 
 use super::hot::Hot;
-use super::runs::{Runs, stacked_max};
+use super::runs::{Bounds, Runs};
 use crate::geometry::{Granules, SizeClass};
 use crate::heap::Span;
 use crate::os::Os;
@@ -63,6 +63,8 @@ pub(super) struct Counts {
     pub(super) live: AtomicU64,
     /// Bytes in the stacks, free in the hot run, and in the free runs.
     pub(super) stacked: AtomicUsize,
+    /// Bytes in the free runs.
+    pub(super) in_runs: AtomicUsize,
     /// The requests that its stacks did not serve, by size.
     pub(super) by_size: [BySize; SIZES],
     /// Which stacks are not empty, a bit a class.
@@ -206,14 +208,13 @@ impl Stacks {
         Some(start)
     }
 
-    /// Puts a freed block on its stack; `false` if it is full, the shard holds `bytes_max` already, or its stacks hold as much
-    /// of that as they may.
+    /// Puts a freed block on its stack; `false` if that is full, or the shard holds as much as it may.
     #[inline]
-    pub(super) fn push(&mut self, class: SizeClass, start: usize, bytes_max: usize, counts: &Counts) -> bool {
+    pub(super) fn push(&mut self, class: SizeClass, start: usize, bounds: Bounds, counts: &Counts) -> bool {
         let bytes = self.bytes + class.len().bytes();
         let stacked = bytes - self.hot.rest().len - self.runs.bytes();
         let stack = &mut self.stacks[class.index()];
-        if stack.len == STACK_MAX || bytes > bytes_max || stacked > stacked_max(bytes_max) {
+        if stack.len == STACK_MAX || bytes > bounds.bytes || stacked > bounds.stacked {
             return false;
         }
         stack.starts[stack.len] = start;
@@ -310,7 +311,7 @@ pub(super) mod tests {
     pub(in crate::cache) fn pushed(stacks: &mut Stacks, counts: &Counts, count: usize) {
         for nth in 0..count {
             let class = [class(64 << 10), class(512 << 10), class(2 * MIB)][nth % 3];
-            assert!(stacks.push(class, (1 + 4 * nth) * MIB, 64 * MIB, counts));
+            assert!(stacks.push(class, (1 + 4 * nth) * MIB, Bounds::of(64 * MIB, false), counts));
         }
     }
 
@@ -335,7 +336,12 @@ pub(super) mod tests {
         let shard = Shard::new();
         let mut stacks = shard.lock(&Linux);
         for nth in 0..2 * SHED {
-            assert!(stacks.push(class((64 + 4 * nth) << 10), (1 + nth) * MIB, 64 * MIB, &shard.counts));
+            assert!(stacks.push(
+                class((64 + 4 * nth) << 10),
+                (1 + nth) * MIB,
+                Bounds::of(64 * MIB, false),
+                &shard.counts
+            ));
         }
         let mut out = [Span::default(); SHED];
         assert_eq!([0, 0, 0].map(|keep| stacks.shed(keep, &mut out, &shard.counts)), [SHED, SHED, 0]);
@@ -347,10 +353,13 @@ pub(super) mod tests {
         let mut stacks = shard.lock(&Linux);
         for nth in 0..STACK_MAX {
             assert!(!stacks.is_full(class(MIB)));
-            assert!(stacks.push(class(MIB), (1 + nth) * MIB, 64 * MIB, &shard.counts));
+            assert!(stacks.push(class(MIB), (1 + nth) * MIB, Bounds::of(64 * MIB, false), &shard.counts));
         }
         let mut out = [Span::default(); SHED];
-        assert!(stacks.is_full(class(MIB)) && !stacks.push(class(MIB), MIB, 64 * MIB, &shard.counts));
+        assert!(
+            stacks.is_full(class(MIB))
+                && !stacks.push(class(MIB), MIB, Bounds::of(64 * MIB, false), &shard.counts)
+        );
         assert_eq!(stacks.flush(class(MIB), &mut out, &shard.counts), FLUSH);
         assert_eq!(starts(&out[..FLUSH]), (1..=FLUSH).collect::<Vec<_>>());
         assert_eq!(stacks.bytes(), (STACK_MAX - FLUSH) * class(MIB).len().bytes());
@@ -361,12 +370,13 @@ pub(super) mod tests {
     fn stacks_hold_a_part_of_what_the_shard_may_beside_runs() {
         let shard = Shard::new();
         let mut stacks = shard.lock(&Linux);
-        let blocks = (0..)
-            .take_while(|nth| stacks.push(class((64 + 8 * nth) << 10), MIB << nth, 12 * MIB, &shard.counts));
+        let blocks = (0..).take_while(|nth| {
+            stacks.push(class((64 + 8 * nth) << 10), MIB << nth, Bounds::of(12 * MIB, true), &shard.counts)
+        });
         assert!(blocks.count() > 8 && stacks.bytes() <= 4 * MIB && stacks.bytes() > 3 * MIB);
         // A shard that holds little has no runs, and all of it for stacks.
         let small = Shard::new();
         let mut stacks = small.lock(&Linux);
-        assert!(stacks.push(class(2 * MIB), MIB, 3 * MIB, &small.counts));
+        assert!(stacks.push(class(2 * MIB), MIB, Bounds::of(3 * MIB, true), &small.counts));
     }
 }

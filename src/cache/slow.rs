@@ -61,12 +61,12 @@ impl<O: Os> Cache<O> {
             Some(run) => run,
             None if way == Way::Written => {
                 let reach = if zeroed { len } else { self.zeroing.reach(len) };
-                let run = self.find(block, Wish::Any, reach)?;
+                let run = self.find(block, Wish::Any, reach, zeroed)?;
                 self.note(&run, zeroed, len - reach);
                 run
             }
             None => {
-                let run = self.find(block, Wish::Zeroed, len)?;
+                let run = self.find(block, Wish::Zeroed, len, true)?;
                 self.note(&run, true, self.zeroing.absent(len));
                 run
             }
@@ -75,9 +75,7 @@ impl<O: Os> Cache<O> {
             add(&self.tally.missed_by_size[shard::size_line(requested)], 1);
         }
         let turn = self.count_taken(requested);
-        // More than the block may have been taken, for the next ones.
-        let fresh = run.found.fresh().min(len);
-        Some(Handed { start: run.span.start, unclean: run.unclean, turn, fresh })
+        Some(Handed { start: run.span.start, unclean: run.unclean, turn, fresh: run.found.fresh() })
     }
 
     /// Waits for the end of another thread's fork, which takes the shards away meanwhile.
@@ -123,8 +121,9 @@ impl<O: Os> Cache<O> {
         }
     }
 
-    /// Looks for a run everywhere. Only its leading `reach` bytes are worth resident memory from elsewhere.
-    pub(super) fn find(&self, block: Block, wish: Wish, reach: usize) -> Option<Run> {
+    /// Looks for a run everywhere. Only its leading `reach` bytes are worth resident memory from elsewhere. `zeroed` if it shall
+    /// read as zero, however that comes about.
+    pub(super) fn find(&self, block: Block, wish: Wish, reach: usize, zeroed: bool) -> Option<Run> {
         let len = block.len.bytes();
         // What is touched of a block whose end is not shall be whole chunks, so that rounds of such blocks fall on the
         // same ones; what that leaves between two blocks is memory that neither touches.
@@ -136,7 +135,8 @@ impl<O: Os> Cache<O> {
             return Some(run);
         }
         // Stacks are drained before a page is faulted in, or blocks in stacks would not serve every size.
-        if self.drain() > 0
+        if (class.is_none() || !self.holds_little())
+            && self.drain() > 0
             && whole
             && let Some(run) = self.find_resident(fit)
         {
@@ -145,11 +145,14 @@ impl<O: Os> Cache<O> {
         for retry in 0..=RETRIES {
             // Whole chunks, and memory for the next blocks, are preferences, which refuse nobody.
             let fit = if retry == 0 { fit } else { Fit::aligned(len, block.align) };
-            let more = class.filter(|_| retry == 0 && whole).map_or(0, |class| self.more_fresh(class));
+            // What is zero stays untouched for a request that wishes for zeros, in whatever it would share.
+            let more =
+                class.filter(|_| retry == 0 && whole && !zeroed).map_or(0, |class| self.more_fresh(class));
             let mut run =
                 self.heap.take_slow(Fit { len: fit.len + more, ..fit }, wish, reach.saturating_add(more));
             if more > 0 {
                 self.keep_more(run.as_mut(), len);
+                run = run.or_else(|| self.heap.take_slow(fit, wish, reach));
             }
             if let Some(run) = run {
                 match run.found {
@@ -184,7 +187,7 @@ impl<O: Os> Cache<O> {
         let len = class.len().bytes();
         for shard in self.shards() {
             // Relaxed: a hint, as is the other; the lock tells.
-            if (shard.counts.is_filled(class) || shard.counts.stacked.load(Ordering::Relaxed) >= len)
+            if (shard.counts.is_filled(class) || shard.counts.in_runs.load(Ordering::Relaxed) >= len)
                 && let Some(mut stacks) = shard.stacks.try_lock(self.os())
                 && let Some(start) =
                     stacks.pop(class, &shard.counts).or_else(|| stacks.fit_run(class, &shard.counts))

@@ -34,6 +34,8 @@ mod pattern;
 #[cfg(all(test, not(loom)))]
 mod peaks;
 #[cfg(all(test, not(loom)))]
+mod runs;
+#[cfg(all(test, not(loom)))]
 mod sequences;
 mod spell;
 #[cfg(all(test, not(loom)))]

@@ -110,6 +110,18 @@ impl<O: Os> PageHeap<O> {
         inner.out -= tail.len;
     }
 
+    /// Sets a node aside for the rest of a run of `len` bytes that shall be fresh; `false` where that would not come out of one
+    /// piece of address space that is there, or would all be resident.
+    pub(crate) fn hold_node_for_fresh(&self, len: usize) -> bool {
+        let mut inner = self.enter();
+        let pieces = &inner.pieces;
+        let there =
+            [State::Zero, State::Closed].iter().any(|&state| pieces.shortest_from(state, len).is_some());
+        let held = there && !inner.eager && inner.ensure_spare_for(1, &self.os);
+        inner.loose += usize::from(held);
+        held
+    }
+
     /// Sets nodes aside for so many blocks yet to be cut; `false` if they cannot be had.
     pub(crate) fn hold_nodes(&self, count: usize) -> bool {
         let mut inner = self.enter();

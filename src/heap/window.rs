@@ -50,13 +50,19 @@ impl Unclean {
 }
 
 impl Run {
-    /// Keeps the first `len` bytes of it, of which all else holds; gives the rest.
+    /// Keeps the first `len` bytes of it, and of what is known of it what concerns those; gives the rest.
     pub(crate) fn cut_back(&mut self, len: usize) -> Span {
         let rest = Span::between(self.span.start + len, self.span.end());
         self.span.len -= rest.len;
         let mut unclean = Unclean::default();
         self.unclean.parts().iter().for_each(|part| unclean.push(part.common(self.span)));
         self.unclean = unclean;
+        let fresh = self.span.len.saturating_sub(unclean.bytes());
+        self.found = match self.found {
+            Found::Run => Found::Run,
+            Found::Gathered(_) => Found::Gathered(fresh),
+            Found::Fresh(_) => Found::Fresh(fresh),
+        };
         rest
     }
 }

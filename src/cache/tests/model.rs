@@ -10,7 +10,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::pattern::{Pattern, WHOLE_MAX, assert_zero, mix};
 use crate::cache::Cache;
-use crate::cache::SHARD_BYTES_MAX;
 use crate::cache::hot::HOT_MAX;
 use crate::cache::keeper::Watch;
 use crate::config::Config;
@@ -291,8 +290,9 @@ impl<O: World> Model<O> {
             assert_eq!(stacks.bytes(), stacked + stacks.hot.rest().len + stacks.runs.bytes());
             assert!(stacks.is_in_step(&shard.counts), "a stack that nobody would find, or find empty");
             blocks.extend(stacks.blocks());
-            let touch = runs.iter().any(|a| runs.iter().any(|b| a.end() == b.start));
-            assert!(!touch || !stacks.runs.merges(), "two free runs touch");
+            let merge = |a: &Span, b: &Span| a.end() == b.start && stacks.runs.merges_at(b.start);
+            assert!(!runs.iter().any(|a| runs.iter().any(|b| merge(a, b))), "two free runs touch");
+            assert!(stacks.bytes() <= self.cache.bounds().bytes + HOT_MAX, "a shard holds too much");
             let free = runs.len() + usize::from(!stacks.hot.rest().is_empty());
             assert!(stacks.tokens >= runs.len() + usize::from(stacks.hot.is_begun()), "H6: too few nodes");
             tokens += stacks.tokens - free;
@@ -315,7 +315,6 @@ impl<O: World> Model<O> {
         assert_eq!(snapshot.stacked, blocks.iter().map(|b| b.len).sum::<usize>() - out);
         let (allocated, freed) = (snapshot.allocations, snapshot.frees);
         assert_eq!(allocated, freed + live as u64, "every free is of an allocation");
-        assert!(snapshot.stacked <= snapshot.shards * (SHARD_BYTES_MAX + HOT_MAX));
     }
 
     /// Once all blocks are freed: nothing is held, and after a release nothing is resident.

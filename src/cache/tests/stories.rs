@@ -194,34 +194,6 @@ fn a_hot_run_went_on_into_the_next_mapping_and_a_block_lay_in_both() {
     finish(&model, blocks, true);
 }
 
-#[test]
-fn runs_of_a_shard_do_not_merge_over_the_end_of_a_mapping() {
-    let os = fake_in_short(2 << 30, 0);
-    let model = Model::new(os, 4 << 30, Config::new());
-    let pages = |len| Layout::from_size_align(len, 4 * KIB).unwrap();
-    let mut blocks: Vec<_> = (0..16).filter_map(|_| model.allocate(pages(8 * MIB), false, 1)).collect();
-    blocks.sort_by_key(|block| block.p);
-    let end = blocks.iter().position(|b| model.cache.heap.is_last_of_region(b.block())).unwrap();
-    let (before, behind) = (blocks.remove(end), blocks.remove(end));
-    // A block of a class at the end of one mapping, and one at the beginning of the next.
-    model.free(before);
-    blocks.extend(model.allocate(pages(7 * MIB - 4 * KIB), false, 1));
-    let last = model.allocate(layout(MIB - 64), false, 1).unwrap();
-    model.free(behind);
-    let mut short: Vec<_> = (0..7).map(|_| model.allocate(layout(MIB - 64), false, 1).unwrap()).collect();
-    assert_eq!(last.block().end(), short[0].block().start);
-    // The others, which lie elsewhere than at the front of the hot run, push them off the stacks.
-    let first = short.remove(0);
-    model.free(last);
-    model.free(first);
-    short.drain(..5).for_each(|block| model.free(block));
-    model.audit(true);
-    blocks.extend(short);
-    blocks.extend((0..3).filter_map(|_| model.allocate(layout(MIB + 600 * KIB), false, 1)));
-    model.audit(true);
-    finish(&model, blocks, true);
-}
-
 /// A block of 70 MiB that was moved to a hundred and something, and what lies behind where it was.
 fn moved_once(os: &Fake) -> (Model<Fake>, Vec<Live>) {
     let model = Model::new(os.clone(), 1 << 30, Config::new());

@@ -1,0 +1,156 @@
+//! Free runs of shards, and fresh memory that is taken for more than one block.
+
+use std::alloc::Layout;
+
+use super::model::{Live, Model};
+use super::ops::finish;
+use super::{fake, fake_in_short};
+use crate::cache::SHARD;
+use crate::config::Config;
+use crate::heap::Unit;
+use crate::os::fake::{Call, Fake, When, errno};
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size, 8).unwrap()
+}
+
+fn take(model: &Model<Fake>, size: usize) -> Live {
+    model.allocate(layout(size), false, 1).unwrap()
+}
+
+fn as_thread_of<T>(shard: usize, body: impl FnOnce() -> T) -> T {
+    SHARD.with(|mine| mine.set(shard + 1));
+    body()
+}
+
+#[test]
+fn runs_of_a_shard_do_not_merge_over_the_end_of_a_mapping() {
+    let os = fake_in_short(2 << 30, 0);
+    let model = Model::new(os, 4 << 30, Config::new());
+    let pages = |len| Layout::from_size_align(len, 4 * KIB).unwrap();
+    let mut blocks: Vec<_> = (0..16).filter_map(|_| model.allocate(pages(8 * MIB), false, 1)).collect();
+    blocks.sort_by_key(|block| block.p);
+    let end = blocks.iter().position(|b| model.cache.heap.is_last_of_region(b.block())).unwrap();
+    let (before, behind) = (blocks.remove(end), blocks.remove(end));
+    // A block of a class at the end of one mapping, and one at the beginning of the next.
+    model.free(before);
+    blocks.extend(model.allocate(pages(7 * MIB - 4 * KIB), false, 1));
+    let last = model.allocate(layout(MIB - 64), false, 1).unwrap();
+    model.free(behind);
+    let mut short: Vec<_> = (0..7).map(|_| model.allocate(layout(MIB - 64), false, 1).unwrap()).collect();
+    assert_eq!(last.block().end(), short[0].block().start);
+    // The others, which lie elsewhere than at the front of the hot run, push them off the stacks.
+    let first = short.remove(0);
+    model.free(last);
+    model.free(first);
+    short.drain(..5).for_each(|block| model.free(block));
+    model.audit(true);
+    blocks.extend(short);
+    blocks.extend((0..3).filter_map(|_| model.allocate(layout(MIB + 600 * KIB), false, 1)));
+    model.audit(true);
+    finish(&model, blocks, true);
+}
+
+/// How many of the blocks that two threads take in turn lie right behind their thread's last one.
+fn behind_the_last(live: usize) -> usize {
+    let model = Model::new(fake(2 << 30), 1 << 30, Config::new());
+    let held = [0, 1].map(|shard| as_thread_of(shard, || take(&model, live)));
+    let mut blocks: [Vec<Live>; 2] = Default::default();
+    for _ in 0..40 {
+        for (shard, blocks) in blocks.iter_mut().enumerate() {
+            blocks.push(as_thread_of(shard, || take(&model, 100 * KIB)));
+        }
+    }
+    let pairs = blocks.iter().flat_map(|blocks| blocks.windows(2));
+    let behind = pairs.filter(|pair| pair[0].block().end() == pair[1].block().start).count();
+    model.audit(true);
+    finish(&model, blocks.into_iter().flatten().chain(held).collect(), true);
+    behind
+}
+
+#[test]
+fn fresh_blocks_of_a_thread_that_has_much_in_use_lie_together() {
+    let behind = behind_the_last(128 * MIB);
+    assert!(behind >= 70, "{behind} of 78");
+    // A thread that has little takes no more than it needs.
+    assert_eq!(behind_the_last(MIB), 0);
+}
+
+#[test]
+fn zeroed_blocks_that_were_taken_one_by_one_stay_untouched() {
+    let model = Model::new(fake(2 << 30), 1 << 30, Config::new());
+    let quiet = (0..).find(|&seed| model.writes_nothing(seed)).unwrap();
+    let mut blocks = vec![take(&model, 128 * MIB)];
+    blocks.extend((0..100).map(|_| model.allocate(layout(MIB - 64), true, quiet).unwrap()));
+    let snapshot = model.cache.snapshot();
+    assert_eq!(snapshot.zeroed_here, 0, "what the kernel would have zeroed at its first touch");
+    finish(&model, blocks, true);
+}
+
+/// Takes a block that fits into zero memory that is there, where more would need what the kernel refuses from `refuse` on:
+/// what is cached must stay.
+fn with_room_for_one(os: &Fake, reserve: usize, refuse: impl Fn(&Fake)) {
+    let mut model = Model::new(os.clone(), reserve, Config::new());
+    let mut kept = [64, 12].map(|mib| take(&model, mib * MIB)).into_iter().collect::<Vec<_>>();
+    refuse(os);
+    model.may_refuse = true;
+    let sizes = [MIB - 64, 70 * KIB, 512 * KIB, 70 * KIB];
+    let mut all: Vec<Live> =
+        sizes.iter().cycle().map_while(|&size| model.allocate(layout(size), false, 1)).collect();
+    model.may_refuse = false;
+    // Every other one of what is long, since neighbours would merge.
+    all.sort_by_key(|block| block.p);
+    let (mut long, mut short) = (Vec::new(), Vec::new());
+    let mut last_went = false;
+    for block in all {
+        let size = block.layout.size();
+        let goes = size > 70 * KIB && !last_went;
+        last_went = goes;
+        match size {
+            _ if !goes => kept.push(block),
+            size if size <= MIB / 2 => short.push(block),
+            _ => long.push(block),
+        }
+    }
+    assert!(long.len() > 3 && short.len() > 3);
+    long.into_iter().for_each(|block| model.free(block));
+    model.cache.drain();
+    model.cache.heap.purge(usize::MAX, Unit::Pages);
+    short.into_iter().for_each(|block| model.free(block));
+    let (cached, purges) = (model.cache.cached_bytes(), os.calls(Call::Purge));
+    kept.push(take(&model, MIB - 64));
+    assert_eq!(os.calls(Call::Purge), purges, "nothing of {cached} bytes had to go");
+    finish(&model, kept, true);
+}
+
+#[test]
+fn what_is_cached_stays_where_more_could_not_be_mapped() {
+    with_room_for_one(&fake_in_short(2 << 30, 0), 4 << 30, |os| os.limit_mapped_bytes(os.mapped_bytes()));
+}
+
+#[test]
+fn what_is_cached_stays_where_more_could_not_be_opened() {
+    with_room_for_one(&fake(2 << 30), 512 * MIB, |os| os.fail(Call::Open, When::Every(1), errno::ENOMEM));
+}
+
+#[test]
+fn where_blocks_are_wiped_stacks_hold_all_that_a_shard_may() {
+    for (config, least) in [(Config::new(), 3 * MIB), (Config::new().wipe_on_free(true), 11 * MIB)] {
+        let model = Model::new(fake(2 << 30), 512 * MIB, config);
+        let sizes = (0..16).map(|nth| 512 * KIB + nth * 32 * KIB);
+        let blocks: Vec<_> = sizes.map(|size| take(&model, size)).collect();
+        let mut most = 0;
+        for block in blocks {
+            model.free(block);
+            let shards = model.cache.shards().iter();
+            let stacked =
+                shards.map(|shard| shard.lock(model.os()).blocks().iter().map(|b| b.len).sum::<usize>());
+            most = most.max(stacked.sum());
+        }
+        assert!((least..least + MIB + MIB / 8).contains(&most), "{most}");
+        finish(&model, Vec::new(), true);
+    }
+}
