@@ -14,7 +14,7 @@ use super::shard::{Counts, SHED, Shard, Stacks};
 use super::{Cache, count::add};
 use crate::geometry::SizeClass;
 use crate::heap::{Run, Span};
-use crate::os::{CHUNK, GRANULE, Os};
+use crate::os::{CHUNK, Os};
 use crate::sync::atomic::Ordering;
 
 /// The most runs that a shard keeps: all are looked at for each block that comes or goes by them.
@@ -276,7 +276,7 @@ impl Stacks {
             && self.runs.count() < RUNS_MAX
             && let Some(nth) = self.runs.shortest_from(HOT_BLOCK_MAX)
         {
-            let run = self.runs.cut(nth, hot_len(len));
+            let run = self.runs.cut(nth, whole_blocks(HOT_MAX, len));
             let old = core::mem::replace(&mut self.hot, Hot::of(run)).rest();
             let _there_is_a_place = self.runs.insert(old);
             self.note_runs(0, 0, counts);
@@ -334,10 +334,9 @@ impl Stacks {
     }
 }
 
-/// How long a hot run shall be that blocks of `len` bytes ask for: whole blocks, or each would end in a piece that the next
-/// block does not fit.
-const fn hot_len(len: usize) -> usize {
-    HOT_MAX / len * len
+/// As much of `bytes` as whole blocks of `len` bytes take, or each run would end in a piece that the next block does not fit.
+const fn whole_blocks(bytes: usize, len: usize) -> usize {
+    bytes / len * len
 }
 
 impl<O: Os> Cache<O> {
@@ -418,7 +417,7 @@ impl<O: Os> Cache<O> {
         if len > HOT_BLOCK_MAX {
             return None;
         }
-        let run = self.heap.take_run(len, HOT_BLOCK_MAX, hot_len(len))?;
+        let run = self.heap.take_run(len, HOT_BLOCK_MAX, whole_blocks(HOT_MAX, len))?;
         let mut out = Leaving::NOTHING;
         let mut stacks = shard.lock(self.os());
         self.see_regions(&mut stacks);
@@ -463,17 +462,20 @@ impl<O: Os> Cache<O> {
         let Some(shard) = self.shard_slow() else { return 0 };
         // Relaxed: an estimate. It wraps where more was freed here than was taken.
         let live = usize::try_from(shard.counts.live.load(Ordering::Relaxed) as i64).unwrap_or(0);
-        let more = ((live / FRESH_SHARE) & !(GRANULE - 1)).min(hot_len(len)).saturating_sub(len);
+        let more = whole_blocks(HOT_MAX.min(live / FRESH_SHARE), len).saturating_sub(len);
         if more > 0 && self.heap.hold_node_for_fresh(len + more) { more } else { 0 }
     }
 
-    /// Whether all shards together hold no more than they may have taken beside fresh blocks: threads that all go on to take
-    /// fresh memory would drain each other of that for each block.
-    pub(super) fn holds_little(&self) -> bool {
-        // Relaxed: an estimate.
+    /// Whether a block of `len` bytes is part of more than ever was in use, and all shards together hold no more than they may
+    /// have taken along with fresh blocks: threads that all go on to take fresh memory would drain each other of that for each
+    /// block. Below the highest peak what they hold was needed once and will be again.
+    pub(super) fn grows(&self, len: usize) -> bool {
+        // Relaxed, all: estimates.
         let held: usize =
             self.shards().iter().map(|shard| shard.counts.stacked.load(Ordering::Relaxed)).sum();
-        held.saturating_mul(FRESH_SHARE) <= usize::try_from(self.live()).unwrap_or(usize::MAX)
+        let live = self.live();
+        live + len as u64 > self.tally.live_peak.load(Ordering::Relaxed)
+            && held as u64 <= live / FRESH_SHARE as u64
     }
 
     /// Keeps what a run has beyond `len` bytes for this thread's next blocks, with the node that is held for it; the node
@@ -666,7 +668,7 @@ mod tests {
         stacks.keep(Span::new(16 * MIB, 6 * MIB), &mut out, &shard.counts);
         let before = stacks.bytes();
         assert_eq!(stacks.cut_run(short, &shard.counts), Some(16 * MIB));
-        assert_eq!(stacks.hot.rest().end(), 16 * MIB + hot_len(short.len().bytes()));
+        assert_eq!(stacks.hot.rest().end(), 16 * MIB + whole_blocks(HOT_MAX, short.len().bytes()));
         let rest = (64 * MIB / KIB, 64 * MIB / KIB + 4);
         assert!(all(&stacks.runs).contains(&rest), "the old one's rest is a run");
         assert_eq!(stacks.bytes(), before - short.len().bytes());

@@ -135,7 +135,7 @@ impl<O: Os> Cache<O> {
             return Some(run);
         }
         // Stacks are drained before a page is faulted in, or blocks in stacks would not serve every size.
-        if (class.is_none() || !self.holds_little())
+        if (class.is_none() || !self.grows(len))
             && self.drain() > 0
             && whole
             && let Some(run) = self.find_resident(fit)
