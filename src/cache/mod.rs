@@ -14,6 +14,7 @@ mod grow;
 mod hot;
 mod keeper;
 mod peaks;
+mod refill;
 mod runs;
 mod shard;
 mod slow;

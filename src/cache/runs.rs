@@ -10,11 +10,10 @@
 //! own.
 
 use super::hot::{HOT_BLOCK_MAX, HOT_MAX, Hot, TOKENS, is_wanted};
-use super::shard::{Counts, SHED, Shard, Stacks};
-use super::{Cache, count::add};
+use super::shard::{Counts, SHED, Stacks};
 use crate::geometry::SizeClass;
-use crate::heap::{Run, Span};
-use crate::os::{CHUNK, Os};
+use crate::heap::Span;
+use crate::os::CHUNK;
 use crate::sync::atomic::Ordering;
 
 /// The most runs that a shard keeps: all are looked at for each block that comes or goes by them.
@@ -22,9 +21,6 @@ const RUNS_MAX: usize = 64;
 
 /// Of what a shard may hold, its stacks hold this part at most, as a divisor: in blocks that serve one class each.
 const STACKED_SHARE: usize = 3;
-
-/// Fresh memory comes with so much more of it as this part of what the thread has in use, as a divisor.
-const FRESH_SHARE: usize = 32;
 
 /// The most ranges that leave a shard at once.
 const LEAVING_MAX: usize = 2 * SHED;
@@ -45,7 +41,7 @@ impl Bounds {
         Self { bytes, stacked }
     }
 
-    const fn merges(self) -> bool {
+    pub(super) const fn merges(self) -> bool {
         self.stacked < self.bytes
     }
 }
@@ -55,7 +51,7 @@ pub(super) struct Runs {
     count: usize,
     bytes: usize,
     /// Whether two regions of the heap may touch, which they do at the border of two chunks. A run lies in one (H1).
-    borders: bool,
+    pub(super) borders: bool,
     /// Of the first `count`, in no order. No two of them touch, but at such a border.
     starts: [usize; RUNS_MAX],
     ends: [usize; RUNS_MAX],
@@ -212,7 +208,7 @@ impl Stacks {
     }
 
     /// Lets the longest runs go until the shard holds no more than `most`, or there are none, or no place for more.
-    fn let_go(&mut self, most: usize, out: &mut Leaving, counts: &Counts) {
+    pub(super) fn let_go(&mut self, most: usize, out: &mut Leaving, counts: &Counts) {
         // One place is left for the block that room is made for.
         while self.bytes() > most
             && out.room() > 1
@@ -311,7 +307,7 @@ impl Stacks {
     }
 
     /// Merges what is in the stacks with the free runs; as much of it as there is a place for what leaves.
-    fn merge(&mut self, out: &mut Leaving, counts: &Counts) {
+    pub(super) fn merge(&mut self, out: &mut Leaving, counts: &Counts) {
         let mut spans = [Span::default(); SHED];
         while out.room() >= SHED {
             let beside = self.hot.rest().len + self.runs.bytes();
@@ -335,172 +331,13 @@ impl Stacks {
 }
 
 /// As much of `bytes` as whole blocks of `len` bytes take, or each run would end in a piece that the next block does not fit.
-const fn whole_blocks(bytes: usize, len: usize) -> usize {
+pub(super) const fn whole_blocks(bytes: usize, len: usize) -> usize {
     bytes / len * len
-}
-
-impl<O: Os> Cache<O> {
-    /// How much a shard may hold now.
-    #[inline]
-    pub(super) fn bounds(&self) -> Bounds {
-        // Relaxed, both: limits, published when the shards were.
-        let bytes = self.shard_bytes_max.load(Ordering::Relaxed);
-        Bounds { bytes, stacked: self.shard_stacked_max.load(Ordering::Relaxed) }
-    }
-
-    /// To be called before a range from elsewhere is kept in a shard: from when on it may touch one that lies in another
-    /// region.
-    pub(super) fn see_regions(&self, stacks: &mut Stacks) {
-        if self.heap.has_touching_regions() {
-            stacks.runs.borders = true;
-        }
-    }
-
-    /// Gives what left a shard back to the heap.
-    pub(super) fn give_leaving(&self, out: &Leaving) {
-        if !out.spans().is_empty() {
-            self.given(self.heap.give(out.spans(), out.tokens));
-        }
-    }
-
-    /// Looks further for a block of a class, once this thread's shard has none: nodes for what lies there, blocks of other
-    /// classes where more is kept than is in use, and a run from the heap. `None` if no resident memory is free for it.
-    ///
-    /// A hot run begins in the shortest piece that has room for one. What bursts of blocks go over stays as small as a burst
-    /// so, and in the cache: behind the end of the last run, or in the longest pieces, all free memory would be gone through.
-    pub(super) fn cut_slow(&self, class: SizeClass) -> Option<usize> {
-        if !self.bounds().merges() {
-            return None;
-        }
-        let shard = self.shard_slow()?;
-        let start = match self.cut_again_slow(shard, class) {
-            Some(start) => start,
-            None => self.take_run_slow(shard, class)?,
-        };
-        add(&self.tally.runs, 1);
-        Some(start)
-    }
-
-    fn cut_again_slow(&self, shard: &Shard, class: SizeClass) -> Option<usize> {
-        let len = class.len().bytes();
-        let mut stacks = shard.lock(self.os());
-        if !stacks.can_cut() && (stacks.hot.rest().len >= len || stacks.runs.bytes() >= len) {
-            drop(stacks);
-            if !self.heap.hold_nodes(TOKENS) {
-                return None;
-            }
-            stacks = shard.lock(self.os());
-            stacks.tokens += TOKENS;
-            let start = stacks.cut(class, &shard.counts).or_else(|| stacks.cut_run(class, &shard.counts));
-            if start.is_some() {
-                return start;
-            }
-        }
-        // Relaxed: written under this lock. It wraps where more was freed here than was taken.
-        let live = shard.counts.live.load(Ordering::Relaxed) as i64;
-        if live >= stacks.bytes() as i64 {
-            return None;
-        }
-        // More is kept than is in use, in blocks of other classes; they are what is in this thread's cache.
-        self.see_regions(&mut stacks);
-        let mut out = Leaving::NOTHING;
-        stacks.merge(&mut out, &shard.counts);
-        let start = stacks.cut_run(class, &shard.counts);
-        drop(stacks);
-        self.give_leaving(&out);
-        start
-    }
-
-    /// Takes a piece from the heap for this thread's next blocks, and the first of them from it.
-    fn take_run_slow(&self, shard: &Shard, class: SizeClass) -> Option<usize> {
-        let len = class.len().bytes();
-        if len > HOT_BLOCK_MAX {
-            return None;
-        }
-        let run = self.heap.take_run(len, HOT_BLOCK_MAX, whole_blocks(HOT_MAX, len))?;
-        let mut out = Leaving::NOTHING;
-        let mut stacks = shard.lock(self.os());
-        self.see_regions(&mut stacks);
-        let start = if run.len >= HOT_BLOCK_MAX {
-            // Another thread of this shard may have begun one meanwhile.
-            let old = stacks.replace_hot(Hot::of(run), &shard.counts);
-            // One for its rest, one for the block; what the old one had for its rest, that brings.
-            stacks.tokens += 2;
-            if !old.rest().is_empty() {
-                stacks.tokens -= 1;
-                stacks.keep(old.rest(), &mut out, &shard.counts);
-            }
-            stacks.cut(class, &shard.counts)
-        } else {
-            let rest = Span::between(run.start + len, run.end());
-            if !rest.is_empty() {
-                stacks.keep(rest, &mut out, &shard.counts);
-            }
-            Some(run.start)
-        };
-        self.keep_to_limit(&mut stacks, &mut out, &shard.counts);
-        drop(stacks);
-        self.give_leaving(&out);
-        self.note_peaks();
-        start
-    }
-
-    /// Lets go what a shard holds beyond its limit, which the free part of its hot run comes on top of.
-    fn keep_to_limit(&self, stacks: &mut Stacks, out: &mut Leaving, counts: &Counts) {
-        stacks.let_go(self.bounds().bytes + stacks.hot.rest().len, out, counts);
-    }
-
-    /// How much more than a block of a class shall be taken where it is fresh, in bytes, for which a node is held then: nothing
-    /// for which address space would have to be mapped, or where all that is open is resident.
-    /// Threads that go on to take fresh memory block by block lie between each other's blocks, and what each frees never
-    /// merges with its own.
-    pub(super) fn more_fresh(&self, class: SizeClass) -> usize {
-        let len = class.len().bytes();
-        if len > HOT_BLOCK_MAX || !self.bounds().merges() {
-            return 0;
-        }
-        let Some(shard) = self.shard_slow() else { return 0 };
-        // Relaxed: an estimate. It wraps where more was freed here than was taken.
-        let live = usize::try_from(shard.counts.live.load(Ordering::Relaxed) as i64).unwrap_or(0);
-        let more = whole_blocks(HOT_MAX.min(live / FRESH_SHARE), len).saturating_sub(len);
-        if more > 0 && self.heap.hold_node_for_fresh(len + more) { more } else { 0 }
-    }
-
-    /// Whether a block of `len` bytes is part of more than ever was in use, and all shards together hold no more than they may
-    /// have taken along with fresh blocks: threads that all go on to take fresh memory would drain each other of that for each
-    /// block. Below the highest peak what they hold was needed once and will be again.
-    pub(super) fn grows(&self, len: usize) -> bool {
-        // Relaxed, all: estimates.
-        let held: usize =
-            self.shards().iter().map(|shard| shard.counts.stacked.load(Ordering::Relaxed)).sum();
-        let live = self.live();
-        live + len as u64 > self.tally.live_peak.load(Ordering::Relaxed)
-            && held as u64 <= live / FRESH_SHARE as u64
-    }
-
-    /// Keeps what a run has beyond `len` bytes for this thread's next blocks, with the node that is held for it; the node
-    /// alone if there was no run.
-    pub(super) fn keep_more(&self, run: Option<&mut Run>, len: usize) {
-        let rest = run.map_or(Span::default(), |run| run.cut_back(len));
-        let Some(shard) = self.shard_slow() else {
-            return self.heap.give_piece(rest, 1);
-        };
-        let mut out = Leaving::NOTHING;
-        let mut stacks = shard.lock(self.os());
-        self.see_regions(&mut stacks);
-        if rest.is_empty() {
-            stacks.tokens += 1;
-        } else {
-            stacks.keep(rest, &mut out, &shard.counts);
-        }
-        self.keep_to_limit(&mut stacks, &mut out, &shard.counts);
-        drop(stacks);
-        self.give_leaving(&out);
-    }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::super::shard::Shard;
     use super::super::shard::tests::{MIB, class, pushed, starts};
     use super::*;
     use crate::os::Linux;

@@ -1,0 +1,177 @@
+//! Where a shard comes by memory that its stacks and runs do not have: nodes for what lies there, a run from the heap, and
+//! what is taken along with a fresh block.
+//!
+//! Invariants: what a shard keeps brings its node (H6), and is looked at for regions that touch before (`see_regions`, H1).
+//! Never here: what a request does next that finds none of this (`slow`).
+
+use super::hot::{HOT_BLOCK_MAX, HOT_MAX, Hot, TOKENS};
+use super::runs::{Bounds, Leaving, whole_blocks};
+use super::shard::{Counts, Shard, Stacks};
+use super::{Cache, count::add};
+use crate::geometry::SizeClass;
+use crate::heap::{Run, Span};
+use crate::os::Os;
+use crate::sync::atomic::Ordering;
+
+/// Fresh memory comes with so much more of it as this part of what the thread has in use, as a divisor.
+const FRESH_SHARE: usize = 32;
+
+impl<O: Os> Cache<O> {
+    /// How much a shard may hold now.
+    #[inline]
+    pub(super) fn bounds(&self) -> Bounds {
+        // Relaxed, both: limits, published when the shards were.
+        let bytes = self.shard_bytes_max.load(Ordering::Relaxed);
+        Bounds { bytes, stacked: self.shard_stacked_max.load(Ordering::Relaxed) }
+    }
+
+    /// To be called before a range from elsewhere is kept in a shard: from when on it may touch one that lies in another
+    /// region.
+    pub(super) fn see_regions(&self, stacks: &mut Stacks) {
+        if self.heap.has_touching_regions() {
+            stacks.runs.borders = true;
+        }
+    }
+
+    /// Gives what left a shard back to the heap.
+    pub(super) fn give_leaving(&self, out: &Leaving) {
+        if !out.spans().is_empty() {
+            self.given(self.heap.give(out.spans(), out.tokens));
+        }
+    }
+
+    /// Looks further for a block of a class, once this thread's shard has none: nodes for what lies there, blocks of other
+    /// classes where more is kept than is in use, and a run from the heap. `None` if no resident memory is free for it.
+    ///
+    /// A hot run begins in the shortest piece that has room for one. What bursts of blocks go over stays as small as a burst
+    /// so, and in the cache: behind the end of the last run, or in the longest pieces, all free memory would be gone through.
+    pub(super) fn cut_slow(&self, class: SizeClass) -> Option<usize> {
+        if !self.bounds().merges() {
+            return None;
+        }
+        let shard = self.shard_slow()?;
+        let start = match self.cut_again_slow(shard, class) {
+            Some(start) => start,
+            None => self.take_run_slow(shard, class)?,
+        };
+        add(&self.tally.runs, 1);
+        Some(start)
+    }
+
+    fn cut_again_slow(&self, shard: &Shard, class: SizeClass) -> Option<usize> {
+        let len = class.len().bytes();
+        let mut stacks = shard.lock(self.os());
+        if !stacks.can_cut() && (stacks.hot.rest().len >= len || stacks.runs.bytes() >= len) {
+            drop(stacks);
+            if !self.heap.hold_nodes(TOKENS) {
+                return None;
+            }
+            stacks = shard.lock(self.os());
+            stacks.tokens += TOKENS;
+            let start = stacks.cut(class, &shard.counts).or_else(|| stacks.cut_run(class, &shard.counts));
+            if start.is_some() {
+                return start;
+            }
+        }
+        // Relaxed: written under this lock. It wraps where more was freed here than was taken.
+        let live = shard.counts.live.load(Ordering::Relaxed) as i64;
+        if live >= stacks.bytes() as i64 {
+            return None;
+        }
+        // More is kept than is in use, in blocks of other classes; they are what is in this thread's cache.
+        self.see_regions(&mut stacks);
+        let mut out = Leaving::NOTHING;
+        stacks.merge(&mut out, &shard.counts);
+        let start = stacks.cut_run(class, &shard.counts);
+        drop(stacks);
+        self.give_leaving(&out);
+        start
+    }
+
+    /// Takes a piece from the heap for this thread's next blocks, and the first of them from it.
+    fn take_run_slow(&self, shard: &Shard, class: SizeClass) -> Option<usize> {
+        let len = class.len().bytes();
+        if len > HOT_BLOCK_MAX {
+            return None;
+        }
+        let run = self.heap.take_run(len, HOT_BLOCK_MAX, whole_blocks(HOT_MAX, len))?;
+        let mut out = Leaving::NOTHING;
+        let mut stacks = shard.lock(self.os());
+        self.see_regions(&mut stacks);
+        let start = if run.len >= HOT_BLOCK_MAX {
+            // Another thread of this shard may have begun one meanwhile.
+            let old = stacks.replace_hot(Hot::of(run), &shard.counts);
+            // One for its rest, one for the block; what the old one had for its rest, that brings.
+            stacks.tokens += 2;
+            if !old.rest().is_empty() {
+                stacks.tokens -= 1;
+                stacks.keep(old.rest(), &mut out, &shard.counts);
+            }
+            stacks.cut(class, &shard.counts)
+        } else {
+            let rest = Span::between(run.start + len, run.end());
+            if !rest.is_empty() {
+                stacks.keep(rest, &mut out, &shard.counts);
+            }
+            Some(run.start)
+        };
+        self.keep_to_limit(&mut stacks, &mut out, &shard.counts);
+        drop(stacks);
+        self.give_leaving(&out);
+        self.note_peaks();
+        start
+    }
+
+    /// Lets go what a shard holds beyond its limit, which the free part of its hot run comes on top of.
+    fn keep_to_limit(&self, stacks: &mut Stacks, out: &mut Leaving, counts: &Counts) {
+        stacks.let_go(self.bounds().bytes + stacks.hot.rest().len, out, counts);
+    }
+
+    /// How much more than a block of a class shall be taken where it is fresh, in bytes, for which a node is held then: nothing
+    /// for which address space would have to be mapped, or where all that is open is resident.
+    /// Threads that go on to take fresh memory block by block lie between each other's blocks, and what each frees never
+    /// merges with its own.
+    pub(super) fn more_fresh(&self, class: SizeClass) -> usize {
+        let len = class.len().bytes();
+        if len > HOT_BLOCK_MAX || !self.bounds().merges() {
+            return 0;
+        }
+        let Some(shard) = self.shard_slow() else { return 0 };
+        // Relaxed: an estimate. It wraps where more was freed here than was taken.
+        let live = usize::try_from(shard.counts.live.load(Ordering::Relaxed) as i64).unwrap_or(0);
+        let more = whole_blocks(HOT_MAX.min(live / FRESH_SHARE), len).saturating_sub(len);
+        if more > 0 && self.heap.hold_node_for_fresh(len + more) { more } else { 0 }
+    }
+
+    /// Whether a block of `len` bytes is part of more than ever was in use, and all shards together hold no more than they may
+    /// have taken along with fresh blocks: threads that all go on to take fresh memory would drain each other of that for each
+    /// block. Below the highest peak what they hold was needed once and will be again.
+    pub(super) fn grows(&self, len: usize) -> bool {
+        // Relaxed, all: estimates.
+        let held: usize =
+            self.shards().iter().map(|shard| shard.counts.stacked.load(Ordering::Relaxed)).sum();
+        let live = self.live();
+        live + len as u64 > self.tally.live_peak.load(Ordering::Relaxed)
+            && held as u64 <= live / FRESH_SHARE as u64
+    }
+
+    /// Keeps what a run has beyond `len` bytes for this thread's next blocks, with the node that is held for it; the node
+    /// alone if there was no run.
+    pub(super) fn keep_more(&self, run: Option<&mut Run>, len: usize) {
+        let rest = run.map_or(Span::default(), |run| run.cut_back(len));
+        let Some(shard) = self.shard_slow() else {
+            return self.heap.give_piece(rest, 1);
+        };
+        let mut out = Leaving::NOTHING;
+        let mut stacks = shard.lock(self.os());
+        self.see_regions(&mut stacks);
+        if rest.is_empty() {
+            stacks.tokens += 1;
+        } else {
+            stacks.keep(rest, &mut out, &shard.counts);
+        }
+        self.keep_to_limit(&mut stacks, &mut out, &shard.counts);
+        drop(stacks);
+        self.give_leaving(&out);
+    }
+}
