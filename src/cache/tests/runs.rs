@@ -136,6 +136,27 @@ fn what_is_cached_stays_where_more_could_not_be_opened() {
     with_room_for_one(&fake(2 << 30), 512 * MIB, |os| os.fail(Call::Open, When::Every(1), errno::ENOMEM));
 }
 
+/// Each of these turns leaves a rest of a hot run that fits none of the next blocks.
+#[test]
+fn rests_of_hot_runs_leave_a_shard_that_holds_as_much_as_it_may() {
+    let model = Model::new(fake(2 << 30), 512 * MIB, Config::new());
+    let long = take(&model, 256 * MIB);
+    model.os().touch(long.p, 256 * MIB);
+    model.free(long);
+    let mut blocks = Vec::new();
+    let mut most = 0;
+    for _ in 0..40 {
+        blocks.extend([1000, 1250, 1300].map(|kib| take(&model, kib * KIB)));
+        for shard in model.cache.shards() {
+            let stacks = shard.lock(model.os());
+            most = most.max(stacks.bytes() - stacks.hot.rest().len);
+        }
+    }
+    let bound = model.cache.bounds().bytes;
+    assert!(most <= bound && most > bound - 2 * MIB, "{most} of {bound}");
+    finish(&model, blocks, true);
+}
+
 #[test]
 fn where_blocks_are_wiped_stacks_hold_all_that_a_shard_may() {
     for (config, least) in [(Config::new(), 3 * MIB), (Config::new().wipe_on_free(true), 11 * MIB)] {
