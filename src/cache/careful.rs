@@ -115,11 +115,6 @@ impl<O: Os> Cache<O> {
         Some(Handed { start, unclean: Unclean::all(Span::new(start, block.len.bytes())), turn, fresh: 0 })
     }
 
-    /// The calling thread's shard, if its hot run is used: where freed memory is written to, that would be in vain.
-    pub(super) fn shard_with_run(&self) -> Option<&Shard> {
-        if self.spoils() { None } else { self.shard_slow() }
-    }
-
     /// Records a block that is about to be handed out.
     pub(crate) fn trace_taken(&self, p: usize, layout: Layout, zeroed: bool, fresh: usize) {
         if self.is_traced() {

@@ -113,14 +113,12 @@ impl<O: Os> Cache<O> {
         let mut out = Leaving::NOTHING;
         self.see_regions(&mut stacks);
         stacks.make_room(class, bounds, &mut out, &shard.counts);
-        let span = Span::new(start, class.len().bytes());
-        let is_in = stacks.push(class, start, bounds, &shard.counts)
-            || stacks.keep_block(span, bounds, &mut out, &shard.counts);
+        if !stacks.push(class, start, bounds, &shard.counts) {
+            let span = Span::new(start, class.len().bytes());
+            stacks.keep_or_let_go(span, bounds, &mut out, &shard.counts);
+        }
         drop(stacks);
         self.give_leaving(&out);
-        if !is_in {
-            self.given(self.heap.give(&[span], 0));
-        }
     }
 
     /// Takes back a block that is too long for a stack.

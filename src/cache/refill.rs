@@ -25,6 +25,12 @@ impl<O: Os> Cache<O> {
         Bounds { bytes, stacked: self.shard_stacked_max.load(Ordering::Relaxed) }
     }
 
+    /// The calling thread's shard, if it has a hot run and free runs: not where it may hold little, nor where freed memory is
+    /// written to.
+    pub(super) fn shard_with_runs(&self) -> Option<&Shard> {
+        if self.bounds().merges() { self.shard_slow() } else { None }
+    }
+
     /// To be called before a range from elsewhere is kept in a shard: from when on it may touch one that lies in another
     /// region.
     pub(super) fn see_regions(&self, stacks: &mut Stacks) {
@@ -46,10 +52,7 @@ impl<O: Os> Cache<O> {
     /// A hot run begins in the shortest piece that has room for one. What bursts of blocks go over stays as small as a burst
     /// so, and in the cache: behind the end of the last run, or in the longest pieces, all free memory would be gone through.
     pub(super) fn cut_slow(&self, class: SizeClass) -> Option<usize> {
-        if !self.bounds().merges() {
-            return None;
-        }
-        let shard = self.shard_slow()?;
+        let shard = self.shard_with_runs()?;
         let start = match self.cut_again_slow(shard, class) {
             Some(start) => start,
             None => self.take_run_slow(shard, class)?,
@@ -133,10 +136,7 @@ impl<O: Os> Cache<O> {
     /// merges with its own.
     pub(super) fn more_fresh(&self, class: SizeClass) -> usize {
         let len = class.len().bytes();
-        if len > HOT_BLOCK_MAX || !self.bounds().merges() {
-            return 0;
-        }
-        let Some(shard) = self.shard_slow() else { return 0 };
+        let Some(shard) = self.shard_with_runs().filter(|_| len <= HOT_BLOCK_MAX) else { return 0 };
         // Relaxed: an estimate. It wraps where more was freed here than was taken.
         let live = usize::try_from(shard.counts.live.load(Ordering::Relaxed) as i64).unwrap_or(0);
         let more = whole_blocks(HOT_MAX.min(live / FRESH_SHARE), len).saturating_sub(len);

@@ -50,7 +50,7 @@ impl<O: Os> Cache<O> {
             }
             // A hot run in the middle of free memory would be between this block and the next.
             None => {
-                if let Some(shard) = self.shard_with_run() {
+                if let Some(shard) = self.shard_with_runs() {
                     self.drain_hot(shard);
                 }
             }

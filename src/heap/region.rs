@@ -88,7 +88,7 @@ impl Regions {
         true
     }
 
-    /// Whether two regions touch.
+    /// Whether two regions touch: at a multiple of a chunk, where all of them begin and end.
     pub(crate) fn any_touch(&self) -> bool {
         self.all().windows(2).any(|pair| pair[0].span.end() == pair[1].span.start)
     }

@@ -67,6 +67,7 @@ impl<O: Os> PageHeap<O> {
         inner.pieces.walk(&mut piece);
         let mut seams = 0;
         for region in inner.regions.all() {
+            assert_eq!(region.span.inner(CHUNK), region.span, "C1: a region that ends within a chunk");
             let shifts = (region.span.start..region.span.end()).step_by(CHUNK);
             let mut before = None;
             for (at, shift) in shifts.map(|at| (at, inner.regions.shift(at))) {

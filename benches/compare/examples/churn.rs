@@ -8,6 +8,9 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Instant;
 
+use prove_harness::usage::peak_resident_bytes;
+use zk_compare::block::Random;
+
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static GLOBAL: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -25,26 +28,14 @@ const BLOCKS: usize = 10_000;
 const TURNS: usize = 7;
 const PAGE: usize = 4096;
 
-/// xorshift64 (Marsaglia, "Xorshift RNGs").
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) as usize % end
-    }
-}
-
 /// Replaces blocks of one thread, and shows each new one.
 fn replace(thread: usize, mut show: impl FnMut(&[u8])) {
-    let mut random = Random(0x9E37_79B9_7F4A_7C15 ^ (thread as u64 + 1) << 20);
+    let mut random = Random::new(thread as u64);
     let mut live: Vec<Vec<u8>> = vec![Vec::new(); LIVE];
     for _ in 0..BLOCKS {
-        let nth = random.below(LIVE);
+        let nth = random.between(0, LIVE);
         live[nth] = Vec::new();
-        let mut block = Vec::with_capacity((64 << 10) + random.below(960 << 10));
+        let mut block = Vec::with_capacity(random.between(64 << 10, 1 << 20));
         block.resize(block.capacity(), 1);
         show(&block);
         live[nth] = block;
@@ -77,14 +68,12 @@ fn own_pages(threads: usize) -> usize {
     100 * own / again.max(1)
 }
 
-fn peak_mib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|kib| kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or(0) >> 10
-}
-
 fn main() {
-    let threads = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(4);
+    let threads = match std::env::args().nth(1).as_deref().map(str::parse) {
+        None => 4,
+        Some(Ok(threads @ 1..=1024)) => threads,
+        Some(_) => return eprintln!("the one argument is how many threads there shall be, 1 to 1024"),
+    };
     let mut seconds: Vec<f64> = (0..TURNS)
         .map(|_| {
             let begin = Instant::now();
@@ -101,7 +90,7 @@ fn main() {
         "{threads} threads: {:.3} s, median {:.3}; peak {} MiB",
         seconds[0],
         seconds[TURNS / 2],
-        peak_mib()
+        peak_resident_bytes().unwrap_or(0) >> 20
     );
     let stats = zk_nalloc::stats();
     let served = stats.hits() + stats.misses();

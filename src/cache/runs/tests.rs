@@ -1,0 +1,191 @@
+//! Runs without a heap, and what a shard keeps of them and lets go.
+
+use super::*;
+use crate::cache::shard::Shard;
+use crate::cache::shard::tests::{MIB, class, pushed, starts};
+use crate::os::Linux;
+
+const KIB: usize = 1 << 10;
+
+fn kib(span: Span) -> (usize, usize) {
+    (span.start / KIB, span.end() / KIB)
+}
+
+fn runs_at(spans: &[(usize, usize)]) -> Runs {
+    let mut runs = Runs::EMPTY;
+    spans.iter().for_each(|&(start, end)| assert!(runs.insert(Span::between(start * KIB, end * KIB))));
+    runs
+}
+
+fn all(runs: &Runs) -> Vec<(usize, usize)> {
+    let mut all: Vec<_> = runs.all().map(kib).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn ranges_merge_with_those_that_they_touch() {
+    let mut runs = runs_at(&[(100, 200), (300, 400), (600, 700)]);
+    assert!(runs.insert(Span::between(400 * KIB, 500 * KIB)), "behind one");
+    assert!(runs.insert(Span::between(250 * KIB, 300 * KIB)), "before one");
+    assert_eq!(all(&runs), [(100, 200), (250, 500), (600, 700)]);
+    assert!(runs.insert(Span::between(200 * KIB, 250 * KIB)), "between two");
+    assert!(runs.insert(Span::default()), "nothing");
+    assert_eq!((all(&runs), runs.bytes()), (vec![(100, 500), (600, 700)], 500 * KIB));
+}
+
+#[test]
+fn nothing_merges_where_two_regions_may_touch() {
+    let chunk = CHUNK / KIB;
+    let mut runs = runs_at(&[(chunk - 8, chunk), (2 * chunk, 2 * chunk + 8)]);
+    runs.borders = true;
+    assert!(runs.insert(Span::between(chunk * KIB, 2 * chunk * KIB)));
+    assert_eq!(runs.count(), 3);
+    assert!(runs.insert(Span::new((2 * chunk + 8) * KIB, 4 * KIB)), "this is within a chunk");
+    assert_eq!(all(&runs), [(chunk - 8, chunk), (chunk, 2 * chunk), (2 * chunk, 2 * chunk + 12)]);
+}
+
+#[test]
+fn blocks_are_cut_where_they_fit_best() {
+    let mut runs = runs_at(&[(100, 200), (300, 350), (400, 460), (500, 600)]);
+    let nth = runs.shortest_from(55 * KIB).unwrap();
+    assert_eq!(kib(runs.cut(nth, 55 * KIB)), (400, 455));
+    let nth = runs.shortest_from(50 * KIB).unwrap();
+    assert_eq!(kib(runs.cut(nth, 50 * KIB)), (300, 350), "whole");
+    assert_eq!((all(&runs), runs.bytes()), (vec![(100, 200), (455, 460), (500, 600)], 205 * KIB));
+    assert_eq!(runs.shortest_from(101 * KIB), None);
+}
+
+#[test]
+fn there_are_no_more_runs_than_there_are_places() {
+    let mut runs = Runs::EMPTY;
+    let at = |nth: usize| Span::new((1 + 2 * nth) * MIB, MIB);
+    assert!((0..RUNS_MAX).all(|nth| runs.insert(at(nth))));
+    assert!(!runs.insert(at(RUNS_MAX)) && runs.bytes() == RUNS_MAX * MIB);
+    assert!(runs.insert(Span::new(2 * MIB, MIB)), "it fills a gap");
+    assert!(runs.insert(at(RUNS_MAX)), "which left a place");
+}
+
+/// The blocks of `shard` that leave so that one more of a class finds room in `bytes_max`.
+fn made_room(shard: &Shard, bytes: usize, bytes_max: usize, merges: bool) -> Leaving {
+    let mut out = Leaving::NOTHING;
+    let bounds = Bounds::of(bytes_max, merges);
+    shard.lock(&Linux).make_room(class(bytes), bounds, &mut out, &shard.counts);
+    out
+}
+
+#[test]
+fn half_of_what_is_stacked_leaves_at_once() {
+    let shard = Shard::new();
+    pushed(&mut shard.lock(&Linux), &shard.counts, 12);
+    let before = shard.lock(&Linux).bytes();
+    let out = made_room(&shard, MIB, before, false);
+    assert_eq!(starts(out.spans()), (0..6).map(|nth| 1 + 4 * nth).collect::<Vec<_>>());
+    assert_eq!(shard.lock(&Linux).bytes(), before - out.spans().iter().map(|span| span.len).sum::<usize>());
+}
+
+#[test]
+fn what_leaves_the_stacks_stays_as_runs_within_the_limit() {
+    let shard = Shard::new();
+    pushed(&mut shard.lock(&Linux), &shard.counts, 12);
+    let before = shard.lock(&Linux).bytes();
+    let out = made_room(&shard, MIB, before + 2 * MIB, true);
+    assert!(out.spans().is_empty(), "all of it may stay");
+    let stacks = shard.lock(&Linux);
+    assert_eq!((stacks.bytes(), stacks.runs.count(), stacks.tokens), (before, 6, 6));
+    drop(stacks);
+    // The longest runs leave, until a quarter of the limit is free.
+    let out = made_room(&shard, MIB, before, true);
+    assert_eq!(starts(out.spans())[0] % 12, 9, "a block of 2 MiB");
+    let stacks = shard.lock(&Linux);
+    assert!(stacks.bytes() <= before / 4 * 3 && stacks.tokens == stacks.runs.count());
+}
+
+#[test]
+fn room_is_made_beside_a_hot_run_and_not_where_there_can_be_none() {
+    let shard = Shard::new();
+    let mut stacks = shard.lock(&Linux);
+    pushed(&mut stacks, &shard.counts, 8);
+    let stacked = stacks.bytes();
+    stacks.hot = Hot::of(Span::new(1 << 40, 4 * MIB));
+    stacks.note_free(0, 4 * MIB, &shard.counts);
+    drop(stacks);
+    // The block and the run take more than there may be: whatever left would leave for nothing.
+    let len = class(2 * MIB).len().bytes();
+    assert!(made_room(&shard, 2 * MIB, 4 * MIB + len - 1, false).spans().is_empty());
+    assert_eq!(shard.lock(&Linux).bytes(), stacked + 4 * MIB);
+    // Half of what is stacked would not be enough.
+    let bytes_max = 4 * MIB + len + stacked / 4;
+    assert!(!made_room(&shard, 2 * MIB, bytes_max, false).spans().is_empty());
+    assert!(shard.lock(&Linux).bytes() + len <= bytes_max);
+}
+
+#[test]
+fn a_full_stack_gives_its_older_half_and_no_other_class_loses_any() {
+    let shard = Shard::new();
+    let mut stacks = shard.lock(&Linux);
+    for nth in 0..=8 {
+        let class = if nth == 8 { class(2 * MIB) } else { class(MIB) };
+        assert!(stacks.push(class, (1 + 4 * nth) * MIB, Bounds::of(64 * MIB, false), &shard.counts));
+    }
+    drop(stacks);
+    assert_eq!(starts(made_room(&shard, MIB, 64 * MIB, false).spans()), [1, 5, 9, 13]);
+    let mut stacks = shard.lock(&Linux);
+    assert_eq!(stacks.bytes(), 4 * class(MIB).len().bytes() + class(2 * MIB).len().bytes());
+    assert_eq!(stacks.pop(class(MIB), &shard.counts), Some(29 * MIB));
+}
+
+#[test]
+fn no_more_blocks_are_cut_than_were_paid_for() {
+    let shard = Shard::new();
+    let mut stacks = shard.lock(&Linux);
+    let (mut out, short) = (Leaving::NOTHING, class(64 * KIB));
+    stacks.keep(Span::new(MIB, MIB), &mut out, &shard.counts);
+    assert_eq!(stacks.cut_run(short, &shard.counts), None, "the run needs its node");
+    stacks.tokens += 2;
+    assert_eq!(stacks.fit_run(short, &shard.counts), None, "a rest may become a run");
+    stacks.tokens += 1;
+    assert_eq!(stacks.cut_run(short, &shard.counts), Some(MIB));
+    stacks.hot = Hot::of(Span::new(1 << 40, MIB));
+    stacks.note_free(0, MIB, &shard.counts);
+    assert_eq!((stacks.tokens, stacks.runs.count()), (3, 1));
+    assert!(stacks.cut(short, &shard.counts).is_some());
+    assert_eq!(stacks.cut(short, &shard.counts), None, "one is for the run, one for the rest");
+}
+
+#[test]
+fn the_next_hot_run_begins_in_a_run_that_is_long_enough() {
+    let shard = Shard::new();
+    let mut stacks = shard.lock(&Linux);
+    let (mut out, short) = (Leaving::NOTHING, class(64 * KIB));
+    stacks.hot = Hot::of(Span::new(64 * MIB, 4 * KIB));
+    stacks.note_free(0, 4 * KIB, &shard.counts);
+    stacks.tokens = 10;
+    stacks.keep(Span::new(MIB, HOT_BLOCK_MAX / 4096 * 4096), &mut out, &shard.counts);
+    stacks.keep(Span::new(16 * MIB, 6 * MIB), &mut out, &shard.counts);
+    let before = stacks.bytes();
+    assert_eq!(stacks.cut_run(short, &shard.counts), Some(16 * MIB));
+    assert_eq!(stacks.hot.rest().end(), 16 * MIB + whole_blocks(HOT_MAX, short.len().bytes()));
+    let rest = (64 * MIB / KIB, 64 * MIB / KIB + 4);
+    assert!(all(&stacks.runs).contains(&rest), "the old one's rest is a run");
+    assert_eq!(stacks.bytes(), before - short.len().bytes());
+}
+
+#[test]
+fn all_leave_with_their_nodes_and_the_others_beyond_a_few() {
+    let shard = Shard::new();
+    let mut stacks = shard.lock(&Linux);
+    let mut out = Leaving::NOTHING;
+    pushed(&mut stacks, &shard.counts, 9);
+    (0..40).for_each(|nth| stacks.keep(Span::new((100 + 2 * nth) * MIB, MIB), &mut out, &shard.counts));
+    stacks.tokens += 5 * TOKENS;
+    let (mut left, mut tokens) = (0, 0);
+    while stacks.bytes() > 0 {
+        let mut out = Leaving::NOTHING;
+        stacks.leave(&mut out, &shard.counts);
+        (left, tokens) = (left + out.spans().len(), tokens + out.tokens);
+    }
+    assert_eq!((left, stacks.runs.count()), (49, 0));
+    assert_eq!(tokens + stacks.tokens, 5 * TOKENS);
+    assert!(stacks.tokens <= 2 * TOKENS + 1);
+}
