@@ -5,8 +5,10 @@
 //! the kernel, a barely touched block next to nothing by the kernel if it does it in small pages (measured: a huge
 //! page takes 180 µs, a small one 2). So what blocks of this length were touched like decides ([`Zeroing`]).
 
+mod kinds;
 mod lessons;
 
+pub(crate) use kinds::Kind;
 pub(crate) use lessons::{SAMPLE_EVERY, Zeroing};
 
 use crate::heap::{Span, Unclean};

@@ -140,33 +140,31 @@ impl<O: Os> Cache<O> {
         let scan = scan.unwrap_or(Scan { resident: span.len, seen: span.len, ..Scan::NOTHING });
         let absent = scan.absent();
         // What was wiped or filled tells nothing.
-        if noted.zeroed && !self.spoils() && self.zeroing.samples(span.len) {
+        let kind = noted.kind.now(span.len);
+        if noted.zeroed && !self.spoils() && self.zeroing.samples(kind) {
             let untouched = |page: usize| absent.iter().any(|part| page >= part.start && page < part.end());
             // The block is the cache's since its owner gave it back, and readable: who protected it has undone that
             // before, as the contract of `NAlloc` demands.
             let (hits, seen) = sample_pages(self.os(), span, untouched);
             if seen > 0 {
-                self.zeroing.learn_pages(span.len, hits, seen);
+                self.zeroing.learn_pages(kind, hits, seen);
             }
         }
-        match noted {
-            Noted { fresh: false, .. } => {}
-            Noted { zeroed: true, .. } => {
-                self.zeroing.learn_chunks(span.len, scan.resident, scan.seen);
+        if noted.fresh {
+            if noted.zeroed {
+                self.zeroing.learn_chunks(kind, scan.resident, scan.seen);
                 add(&self.tally.zeroed_not, scan.seen.saturating_sub(scan.resident) as u64);
             }
-            Noted { warm, .. } => {
-                let end = match absent.last() {
-                    Some(last) if last.end() == scan.end => last.start,
-                    // What lies behind the last untouched part may have been resident before.
-                    Some(last) if last.end() < span.start + warm => last.start,
-                    _ => span.end(),
-                };
-                let reach = end - span.start;
-                // What was resident before tells nothing, nor does the step in which that ended.
-                if warm == 0 || end == span.end() || reach > warm + step_of(span) {
-                    self.zeroing.learn_reach(span.len, reach);
-                }
+            let end = match absent.last() {
+                Some(last) if last.end() == scan.end => last.start,
+                // What lies behind the last untouched part may have been resident before.
+                Some(last) if last.end() < span.start + noted.warm => last.start,
+                _ => span.end(),
+            };
+            let reach = end - span.start;
+            // What was resident before tells nothing, nor does the step in which that ended.
+            if noted.warm == 0 || end == span.end() || reach > noted.warm + step_of(span) {
+                self.zeroing.learn_reach(kind, span.len, noted.zeroed, reach);
             }
         }
         if absent.is_empty() {
@@ -303,6 +301,7 @@ impl<O: Os> Cache<O> {
         self.limits.reset_in_child();
         self.keeper.reset_in_child();
         self.host.reset_in_child();
+        self.zeroing.leave_all();
         self.untouched.reset_in_child();
         *self.untouched.lock(self.os()) = super::Untouched::new();
         self.heap.misuse().after_fork_in_child(self.os());

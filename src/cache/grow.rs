@@ -77,12 +77,16 @@ impl<O: Os> Cache<O> {
         let _ = self.forget(start);
     }
 
-    /// Forgets what was noted of a block, and tells it.
+    /// Forgets what was noted of a block, and tells it. Its rank is free.
     pub(super) fn forget(&self, start: usize) -> Option<Noted> {
         let mut untouched = self.untouched.lock(self.os());
         let before = untouched.credit();
         let noted = untouched.forget(start);
         self.note_credit(before, untouched.credit());
+        drop(untouched);
+        if let Some(noted) = noted {
+            self.zeroing.leave(noted.kind);
+        }
         noted
     }
 

@@ -7,7 +7,7 @@ use crate::geometry::{Block, Granules, SizeClass};
 use crate::heap::{Fit, Found, Run, Span, Unclean, Unit, Wish};
 use crate::os::{CHUNK, GRANULE, Os};
 use crate::sync::atomic::Ordering;
-use crate::zeroing::Way;
+use crate::zeroing::{Kind, Way};
 
 /// Fresh memory between two looks at what the container or host has left, in bytes; a look reads files.
 const LOOK_EVERY: usize = 256 << 20;
@@ -55,27 +55,39 @@ impl<O: Os> Cache<O> {
                 }
             }
         }
-        let way = if zeroed { self.zeroing.way(len) } else { Way::Written };
-        let thin = if way == Way::Thin { self.take_thin(block) } else { None };
-        let run = match thin {
-            Some(run) => run,
-            None if way == Way::Written => {
-                let reach = if zeroed { len } else { self.zeroing.reach(len) };
-                let run = self.find(block, Wish::Any, reach, zeroed)?;
-                self.note(&run, zeroed, len - reach);
-                run
-            }
-            None => {
-                let run = self.find(block, Wish::Zeroed, len, true)?;
-                self.note(&run, true, self.zeroing.absent(len));
-                run
-            }
+        let kind = self.zeroing.enter(len);
+        let Some(run) = self.find_for(block, zeroed, kind) else {
+            self.zeroing.leave(kind);
+            return None;
         };
         if matches!(run.found, Found::Fresh(_)) {
             add(&self.tally.missed_by_size[shard::size_line(requested)], 1);
         }
         let turn = self.count_taken(requested);
         Some(Handed { start: run.span.start, unclean: run.unclean, turn, fresh: run.found.fresh() })
+    }
+
+    /// Looks for a run for a block of a kind, in the way that is best for it.
+    fn find_for(&self, block: Block, zeroed: bool, kind: Kind) -> Option<Run> {
+        let len = block.len.bytes();
+        let way = if zeroed { self.zeroing.way(kind, len) } else { Way::Written };
+        if way == Way::Thin
+            && let Some(run) = self.take_thin(block)
+        {
+            if kind.is_ranked() {
+                self.remember(run.span.start, Noted { zeroed, kind, ..Noted::NOTHING });
+            }
+            return Some(run);
+        }
+        if way == Way::Written {
+            let reach = self.zeroing.reach(kind, len, zeroed);
+            let run = self.find(block, Wish::Any, reach, zeroed)?;
+            self.note(&run, zeroed, len - reach, kind);
+            return Some(run);
+        }
+        let run = self.find(block, Wish::Zeroed, len, true)?;
+        self.note(&run, true, self.zeroing.absent(kind, len), kind);
+        Some(run)
     }
 
     /// Waits for the end of another thread's fork, which takes the shards away meanwhile.
@@ -233,21 +245,28 @@ impl<O: Os> Cache<O> {
 
     /// Remembers what its free will tell about a run, of which `absent` bytes are expected to stay untouched as far as
     /// they are; and sees to the limits if some of it is fresh.
-    fn note(&self, run: &Run, zeroed: bool, absent: usize) {
+    fn note(&self, run: &Run, zeroed: bool, absent: usize, kind: Kind) {
         let len = run.span.len;
         let untouched = run.found.fresh();
         let fresh = matches!(run.found, Found::Fresh(bytes) if bytes >= CHUNK) && len >= WORTH_A_LOOK;
         let credit = if fresh { absent.min(untouched) } else { 0 };
-        if fresh || (zeroed && SizeClass::of(Granules(len / GRANULE)).is_none()) {
-            let mut table = self.untouched.lock(self.os());
-            let before = table.credit();
+        if fresh || kind.is_ranked() || (zeroed && SizeClass::of(Granules(len / GRANULE)).is_none()) {
             let warm = run.unclean.parts().last().map_or(0, |part| part.end() - run.span.start);
-            table.remember(run.span.start, Noted { credit, zeroed, fresh, warm });
-            self.note_credit(before, table.credit());
+            self.remember(run.span.start, Noted { credit, zeroed, fresh, warm, kind });
         }
         if untouched > credit {
             self.fresh_slow(untouched - credit);
         }
+    }
+
+    /// Remembers the block at `start` until [`Cache::forget`].
+    fn remember(&self, start: usize, noted: Noted) {
+        let mut table = self.untouched.lock(self.os());
+        let before = table.credit();
+        let replaced = table.remember(start, noted);
+        self.note_credit(before, table.credit());
+        drop(table);
+        self.zeroing.leave(replaced.kind);
     }
 
     /// Tells the heap how much of what is handed out is expected to stay untouched, if that has changed.

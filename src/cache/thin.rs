@@ -12,7 +12,7 @@ use crate::geometry::{Block, Granules, SizeClass};
 use crate::heap::{Fit, Growth, Run, Setup, Span, Wish};
 use crate::os::{CHUNK, GRANULE, Huge, Os};
 use crate::sync::atomic::Ordering;
-use crate::zeroing::{SAMPLE_EVERY, Zeroing};
+use crate::zeroing::{Kind, SAMPLE_EVERY, Zeroing};
 
 /// Parts of a block of which one is looked at.
 const PARTS: usize = 16;
@@ -43,10 +43,11 @@ impl<O: Os> Cache<O> {
 
     /// Takes back a block of small pages, and learns now and then how many of them were touched.
     pub(super) fn give_thin(&self, span: Span) {
-        if self.zeroing.samples(span.len)
+        let kind = self.forget(span.start).map_or(Kind::of(span.len), |noted| noted.kind.now(span.len));
+        if self.zeroing.samples(kind)
             && let Some((resident, seen)) = self.look_at_thin(span)
         {
-            self.zeroing.learn_thin(span.len, resident, seen);
+            self.zeroing.learn_thin(kind, resident, seen);
             add(&self.tally.zeroed_not, (span.len - span.len.min(span.len / seen * resident)) as u64);
         }
         self.thin.give_purged(span, 0);

@@ -1,7 +1,10 @@
-//! Which blocks were handed out untouched or zeroed, so that what was touched of them can be told when they are freed.
+//! Which blocks were handed out untouched or zeroed, or have a rank, so that what was touched of them can be told when they
+//! are freed.
 //!
 //! There is no header and no record of blocks; this table remembers the last few hundred large ones that held
 //! memory which nobody had touched yet, or zeros. Forgetting one costs speed, and calls resident what is not.
+
+use crate::zeroing::Kind;
 
 /// Slots.
 const SLOTS: usize = 512;
@@ -16,7 +19,7 @@ const SETS: usize = SLOTS / WAYS;
 pub(super) const WORTH_A_LOOK: usize = 4 << 20;
 
 /// What is known of a block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Noted {
     /// Bytes that are expected to stay untouched.
     pub(super) credit: usize,
@@ -26,13 +29,22 @@ pub(super) struct Noted {
     pub(super) fresh: bool,
     /// How far from its start it was resident already, in bytes.
     pub(super) warm: usize,
+    /// What it is expected to be used like. Its rank is its own until it is forgotten.
+    pub(super) kind: Kind,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+impl Noted {
+    pub(super) const NOTHING: Self =
+        Self { credit: 0, zeroed: false, fresh: false, warm: 0, kind: Kind::of(0) };
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
     start: usize,
     noted: Noted,
 }
+
+const EMPTY: Slot = Slot { start: 0, noted: Noted::NOTHING };
 
 #[derive(Debug)]
 pub(super) struct Untouched {
@@ -42,8 +54,6 @@ pub(super) struct Untouched {
 
 impl Untouched {
     pub(super) const fn new() -> Self {
-        const EMPTY: Slot =
-            Slot { start: 0, noted: Noted { credit: 0, zeroed: false, fresh: false, warm: 0 } };
         Self { sets: [[EMPTY; WAYS]; SETS], credit: 0 }
     }
 
@@ -53,20 +63,23 @@ impl Untouched {
         &mut self.sets[hash % SETS]
     }
 
-    /// Remembers the block at `start`; where there is no place for it, in place of the one with the least credit.
-    pub(super) fn remember(&mut self, start: usize, noted: Noted) {
+    /// Remembers the block at `start`; where there is no place for it, in place of the one with the least credit. Gives what
+    /// was noted in its place, of another block or of an earlier one.
+    #[must_use]
+    pub(super) fn remember(&mut self, start: usize, noted: Noted) -> Noted {
         let set = self.set(start);
         let known = set.iter().position(|slot| slot.start == start);
         let place = known.or_else(|| set.iter().position(|slot| slot.start == 0));
         let place = place.or_else(|| (0..WAYS).min_by_key(|&way| set[way].noted.credit)).unwrap_or(0);
         let before = core::mem::replace(&mut set[place], Slot { start, noted });
         self.credit = self.credit - before.noted.credit + noted.credit;
+        before.noted
     }
 
     /// Forgets the block at `start`, and tells what was known of it, if anything.
     pub(super) fn forget(&mut self, start: usize) -> Option<Noted> {
         let slot = self.set(start).iter_mut().find(|slot| slot.start == start)?;
-        let noted = core::mem::take(slot).noted;
+        let noted = core::mem::replace(slot, EMPTY).noted;
         self.credit -= noted.credit;
         Some(noted)
     }
@@ -85,7 +98,7 @@ mod tests {
     fn credit_is_the_sum_of_what_is_remembered() {
         let mut table = Untouched::new();
         for i in 1..=10_000_usize {
-            table.remember(i * 4096, Noted { credit: i, ..Noted::default() });
+            let _ = table.remember(i * 4096, Noted { credit: i, ..Noted::NOTHING });
         }
         assert_eq!(table.credit(), table.sets.iter().flatten().map(|s| s.noted.credit).sum::<usize>());
         let remembered = (1..=10_000_usize).filter(|i| table.forget(i * 4096).is_some()).count();
@@ -104,7 +117,8 @@ mod tests {
         let colliding: Vec<usize> =
             addresses.filter(|&start| table.set(start).as_ptr() == set).take(5).collect();
         for (i, &start) in colliding.iter().enumerate() {
-            table.remember(start, Noted { credit: 10 - i, ..Noted::default() });
+            let before = table.remember(start, Noted { credit: 10 - i, ..Noted::NOTHING });
+            assert_eq!(before.credit, if i < WAYS { 0 } else { 7 });
         }
         let known: Vec<usize> = colliding.iter().filter_map(|&s| table.forget(s)).map(|n| n.credit).collect();
         assert_eq!(known, [10, 9, 8, 6]);

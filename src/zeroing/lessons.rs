@@ -6,6 +6,7 @@
 //! itself, and a lost update costs nothing that the next lesson does not mend.
 
 use super::Way;
+use super::kinds::{Kind, RANKED, RANKS, Ranks};
 use crate::os::{CHUNK, GRANULE};
 use crate::sync::process::{AtomicU8, Ordering::Relaxed};
 
@@ -15,7 +16,7 @@ use crate::sync::process::{AtomicU8, Ordering::Relaxed};
 const ALWAYS_WRITTEN: usize = CHUNK + GRANULE;
 
 /// Lengths are told apart by quarters of a power of two.
-const LENGTHS: usize = 48 * 4;
+pub(super) const LENGTHS: usize = 48 * 4;
 
 /// Nothing known yet.
 const UNKNOWN: u8 = u8::MAX;
@@ -44,8 +45,9 @@ struct Lesson {
     chunks: AtomicU8,
     /// Share of its pages.
     pages: AtomicU8,
-    /// Share of a block, from its start, beyond which nothing was touched.
+    /// Share of a block, from its start, beyond which nothing was touched; of a zeroed one.
     reach: AtomicU8,
+    reach_zeroed: AtomicU8,
     /// Samples yet to be disbelieved.
     distrust: AtomicU8,
     turns: AtomicU8,
@@ -56,13 +58,23 @@ const NEW: Lesson = Lesson {
     chunks: AtomicU8::new(UNKNOWN),
     pages: AtomicU8::new(UNKNOWN),
     reach: AtomicU8::new(UNKNOWN),
+    reach_zeroed: AtomicU8::new(UNKNOWN),
     distrust: AtomicU8::new(0),
     turns: AtomicU8::new(0),
 };
 
+impl Lesson {
+    /// Share of a block, from its start, beyond which nothing was touched.
+    const fn reach(&self, zeroed: bool) -> &AtomicU8 {
+        if zeroed { &self.reach_zeroed } else { &self.reach }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Zeroing {
     lessons: [Lesson; LENGTHS],
+    ranked: [[Lesson; RANKS]; RANKED],
+    ranks: Ranks,
 }
 
 /// `part` of `whole` as a share, rounded up.
@@ -82,20 +94,46 @@ fn blend(place: &AtomicU8, share: usize) {
 
 impl Zeroing {
     pub(crate) const fn new() -> Self {
-        Self { lessons: [NEW; LENGTHS] }
+        Self { lessons: [NEW; LENGTHS], ranked: [const { [NEW; RANKS] }; RANKED], ranks: Ranks::new() }
     }
 
-    fn of(&self, len: usize) -> &Lesson {
-        let log = len.max(4).ilog2();
-        &self.lessons[((log * 4) as usize + (len >> (log - 2) & 3)).min(LENGTHS - 1)]
+    /// What kind a block of `len` bytes is of that is taken now. It has a rank, perhaps, until [`Zeroing::leave`].
+    pub(crate) fn enter(&self, len: usize) -> Kind {
+        self.ranks.take(len)
+    }
+
+    /// Makes the rank of a block free that is none of its kind any more.
+    pub(crate) fn leave(&self, kind: Kind) {
+        self.ranks.leave(kind);
+    }
+
+    /// Makes all ranks free.
+    pub(crate) fn leave_all(&self) {
+        self.ranks.clear();
+    }
+
+    /// The lesson of a length, and before it that of the rank, if there is one.
+    fn lessons(&self, kind: Kind) -> impl Iterator<Item = &Lesson> {
+        let ranked = kind.place().map(|(length, rank)| &self.ranked[length][rank]);
+        ranked.into_iter().chain([&self.lessons[kind.length()]])
+    }
+
+    /// The first lesson that knows something of the kind by `field`; else that of its length.
+    fn of(&self, kind: Kind, field: impl Fn(&Lesson) -> &AtomicU8) -> &Lesson {
+        let mut lessons = self.lessons(kind);
+        lessons.find(|lesson| field(lesson).load(Relaxed) != UNKNOWN).unwrap_or(&self.lessons[kind.length()])
+    }
+
+    fn of_zeroed(&self, kind: Kind) -> &Lesson {
+        self.of(kind, |lesson| &lesson.chunks)
     }
 
     /// Decides for a block of `len` bytes that shall read as zero.
-    pub(crate) fn way(&self, len: usize) -> Way {
+    pub(crate) fn way(&self, kind: Kind, len: usize) -> Way {
         if len <= ALWAYS_WRITTEN {
             return Way::Written;
         }
-        let lesson = self.of(len);
+        let lesson = self.of_zeroed(kind);
         let (chunks, pages) = (lesson.chunks.load(Relaxed), lesson.pages.load(Relaxed));
         if chunks == UNKNOWN {
             return Way::Kernel;
@@ -103,10 +141,15 @@ impl Zeroing {
         if usize::from(pages) <= THIN && lesson.distrust.load(Relaxed) == 0 {
             return Way::Thin;
         }
-        if usize::from(chunks) < WHOLE / 2 {
+        // What lies beyond its reach is left untouched in any case.
+        let half = match lesson.reach_zeroed.load(Relaxed) {
+            UNKNOWN => WHOLE / 2,
+            reach => usize::from(reach).div_ceil(2).min(WHOLE / 2),
+        };
+        if usize::from(chunks) < half {
             return Way::Kernel;
         }
-        let looks = usize::from(pages) < WHOLE / 2;
+        let looks = usize::from(pages) < half;
         if looks && lesson.turns.load(Relaxed) % LOOK_AGAIN == LOOK_AGAIN - 1 {
             lesson.turns.fetch_add(1, Relaxed);
             return Way::Kernel;
@@ -115,40 +158,41 @@ impl Zeroing {
     }
 
     /// How many bytes of a zeroed block of `len` that is handed out untouched are expected to stay so.
-    pub(crate) fn absent(&self, len: usize) -> usize {
-        match self.of(len).chunks.load(Relaxed) {
+    pub(crate) fn absent(&self, kind: Kind, len: usize) -> usize {
+        match self.of_zeroed(kind).chunks.load(Relaxed) {
             UNKNOWN => 0,
             touched => len - (len / WHOLE * usize::from(touched)).min(len),
         }
     }
 
     /// How far from its start a block of `len` is expected to be touched, in bytes.
-    pub(crate) fn reach(&self, len: usize) -> usize {
-        match self.of(len).reach.load(Relaxed) {
+    pub(crate) fn reach(&self, kind: Kind, len: usize, zeroed: bool) -> usize {
+        match self.of(kind, |lesson| lesson.reach(zeroed)).reach(zeroed).load(Relaxed) {
             UNKNOWN => len,
             reach => (len / WHOLE + 1).saturating_mul(usize::from(reach)).min(len),
         }
     }
 
-    /// Whether a zeroed block of `len` that is freed now is to be looked at.
-    pub(crate) fn samples(&self, len: usize) -> bool {
-        let lesson = self.of(len);
+    /// Whether a zeroed block that is freed now is to be looked at.
+    pub(crate) fn samples(&self, kind: Kind) -> bool {
+        let lesson = self.of_zeroed(kind);
         let turn = lesson.turns.fetch_add(1, Relaxed);
         lesson.pages.load(Relaxed) == UNKNOWN || usize::from(turn).is_multiple_of(SAMPLE_EVERY)
     }
 
-    /// Learns that of a zeroed block of `len` bytes that was handed out untouched, `resident` of `seen` bytes, in whole
+    /// Learns that of a zeroed block that was handed out untouched, `resident` of `seen` bytes, in whole
     /// chunks, have been touched.
-    pub(crate) fn learn_chunks(&self, len: usize, resident: usize, seen: usize) {
-        blend(&self.of(len).chunks, share(resident, seen));
+    pub(crate) fn learn_chunks(&self, kind: Kind, resident: usize, seen: usize) {
+        self.lessons(kind).for_each(|lesson| blend(&lesson.chunks, share(resident, seen)));
     }
 
-    /// Learns that of a zeroed block of `len` bytes `hits` of the `seen` pages that were looked at hold something.
-    pub(crate) fn learn_pages(&self, len: usize, hits: usize, seen: usize) {
-        let lesson = self.of(len);
-        match lesson.distrust.load(Relaxed) {
-            0 => blend(&lesson.pages, share(hits, seen)),
-            left => lesson.distrust.store(left - 1, Relaxed),
+    /// Learns that of a zeroed block `hits` of the `seen` pages that were looked at hold something.
+    pub(crate) fn learn_pages(&self, kind: Kind, hits: usize, seen: usize) {
+        for lesson in self.lessons(kind) {
+            match lesson.distrust.load(Relaxed) {
+                0 => blend(&lesson.pages, share(hits, seen)),
+                left => lesson.distrust.store(left - 1, Relaxed),
+            }
         }
     }
 
@@ -157,26 +201,29 @@ impl Zeroing {
         share(resident, seen) <= THIN
     }
 
-    /// Learns that of a block of `len` bytes in small pages `resident` of the `seen` that were looked at have been touched.
-    pub(crate) fn learn_thin(&self, len: usize, resident: usize, seen: usize) {
-        let lesson = self.of(len);
+    /// Learns that of a block in small pages `resident` of the `seen` bytes that were looked at have been touched.
+    pub(crate) fn learn_thin(&self, kind: Kind, resident: usize, seen: usize) {
         let touched = share(resident, seen);
-        if touched <= THIN {
-            blend(&lesson.pages, touched);
-            return;
+        for lesson in self.lessons(kind) {
+            if touched <= THIN {
+                blend(&lesson.pages, touched);
+            } else {
+                lesson.pages.store(touched as u8, Relaxed);
+                lesson.distrust.store(DISTRUST, Relaxed);
+            }
         }
-        lesson.pages.store(touched as u8, Relaxed);
-        lesson.distrust.store(DISTRUST, Relaxed);
     }
 
     /// Learns that a block of `len` bytes was touched up to `end` and not beyond.
-    pub(crate) fn learn_reach(&self, len: usize, end: usize) {
-        let reach = &self.of(len).reach;
+    pub(crate) fn learn_reach(&self, kind: Kind, len: usize, zeroed: bool, end: usize) {
         let now = share(end, len);
-        match reach.load(Relaxed) {
-            // Too much costs memory for a while, too little faults.
-            before if before != UNKNOWN && usize::from(before) > now => blend(reach, now),
-            _ => reach.store(now as u8, Relaxed),
+        for lesson in self.lessons(kind) {
+            let reach = lesson.reach(zeroed);
+            match reach.load(Relaxed) {
+                // Too much costs memory for a while, too little faults.
+                before if before != UNKNOWN && usize::from(before) > now => blend(reach, now),
+                _ => reach.store(now as u8, Relaxed),
+            }
         }
     }
 }
@@ -190,33 +237,33 @@ mod tests {
     #[test]
     fn small_blocks_are_written_and_unknown_ones_left_to_the_kernel() {
         let zeroing = Zeroing::new();
-        assert_eq!(zeroing.way(MIB), Way::Written);
+        assert_eq!(zeroing.way(Kind::of(MIB), MIB), Way::Written);
         // A request of two megabytes, with the room for its colour.
-        assert_eq!(zeroing.way(2 * MIB + 4096), Way::Written);
-        assert_eq!(zeroing.way(8 * MIB), Way::Kernel);
-        assert_eq!(zeroing.absent(8 * MIB), 0);
-        assert_eq!(zeroing.reach(8 * MIB), 8 * MIB);
+        assert_eq!(zeroing.way(Kind::of(2 * MIB + 4096), 2 * MIB + 4096), Way::Written);
+        assert_eq!(zeroing.way(Kind::of(8 * MIB), 8 * MIB), Way::Kernel);
+        assert_eq!(zeroing.absent(Kind::of(8 * MIB), 8 * MIB), 0);
+        assert_eq!(zeroing.reach(Kind::of(8 * MIB), 8 * MIB, false), 8 * MIB);
     }
 
     #[test]
     fn what_is_touched_densely_is_written() {
         let zeroing = Zeroing::new();
-        zeroing.learn_chunks(8 * MIB, 8 * MIB, 8 * MIB);
-        zeroing.learn_pages(8 * MIB, 64, 64);
+        zeroing.learn_chunks(Kind::of(8 * MIB), 8 * MIB, 8 * MIB);
+        zeroing.learn_pages(Kind::of(8 * MIB), 64, 64);
         for _ in 0..512 {
-            assert_eq!(zeroing.way(8 * MIB), Way::Written);
-            let _ = zeroing.samples(8 * MIB);
+            assert_eq!(zeroing.way(Kind::of(8 * MIB), 8 * MIB), Way::Written);
+            let _ = zeroing.samples(Kind::of(8 * MIB));
         }
     }
 
     #[test]
     fn what_is_touched_here_and_there_is_looked_at_again_now_and_then() {
         let zeroing = Zeroing::new();
-        zeroing.learn_chunks(8 * MIB, 8 * MIB, 8 * MIB);
-        zeroing.learn_pages(8 * MIB, 6, 64);
+        zeroing.learn_chunks(Kind::of(8 * MIB), 8 * MIB, 8 * MIB);
+        zeroing.learn_pages(Kind::of(8 * MIB), 6, 64);
         let ways = (0..64).map(|_| {
-            let _ = zeroing.samples(8 * MIB);
-            zeroing.way(8 * MIB)
+            let _ = zeroing.samples(Kind::of(8 * MIB));
+            zeroing.way(Kind::of(8 * MIB), 8 * MIB)
         });
         assert_eq!(ways.filter(|&way| way == Way::Kernel).count(), 2);
     }
@@ -224,33 +271,33 @@ mod tests {
     #[test]
     fn whose_chunks_stay_untouched_is_left_to_the_kernel() {
         let zeroing = Zeroing::new();
-        zeroing.learn_chunks(64 * MIB, 16 * MIB, 64 * MIB);
-        zeroing.learn_pages(64 * MIB, 16, 64);
-        assert_eq!(zeroing.way(64 * MIB), Way::Kernel);
-        assert_eq!(zeroing.absent(64 * MIB), 64 * MIB - 64 * MIB / WHOLE * 60);
+        zeroing.learn_chunks(Kind::of(64 * MIB), 16 * MIB, 64 * MIB);
+        zeroing.learn_pages(Kind::of(64 * MIB), 16, 64);
+        assert_eq!(zeroing.way(Kind::of(64 * MIB), 64 * MIB), Way::Kernel);
+        assert_eq!(zeroing.absent(Kind::of(64 * MIB), 64 * MIB), 64 * MIB - 64 * MIB / WHOLE * 60);
     }
 
     #[test]
     fn what_is_barely_touched_gets_small_pages_until_it_is_not() {
         let zeroing = Zeroing::new();
-        zeroing.learn_chunks(6 * MIB, 6 * MIB, 6 * MIB);
-        zeroing.learn_pages(6 * MIB, 1, 64);
-        assert_eq!(zeroing.way(6 * MIB), Way::Thin);
-        zeroing.learn_thin(6 * MIB, 16 << 12, 6 * MIB);
-        assert_eq!(zeroing.way(6 * MIB), Way::Thin);
-        zeroing.learn_thin(6 * MIB, 6 * MIB, 6 * MIB);
-        assert_eq!(zeroing.way(6 * MIB), Way::Written);
+        zeroing.learn_chunks(Kind::of(6 * MIB), 6 * MIB, 6 * MIB);
+        zeroing.learn_pages(Kind::of(6 * MIB), 1, 64);
+        assert_eq!(zeroing.way(Kind::of(6 * MIB), 6 * MIB), Way::Thin);
+        zeroing.learn_thin(Kind::of(6 * MIB), 16 << 12, 6 * MIB);
+        assert_eq!(zeroing.way(Kind::of(6 * MIB), 6 * MIB), Way::Thin);
+        zeroing.learn_thin(Kind::of(6 * MIB), 6 * MIB, 6 * MIB);
+        assert_eq!(zeroing.way(Kind::of(6 * MIB), 6 * MIB), Way::Written);
     }
 
     #[test]
     fn samples_that_called_dense_zeros_untouched_are_not_believed_for_a_while() {
         let zeroing = Zeroing::new();
-        zeroing.learn_chunks(6 * MIB, 6 * MIB, 6 * MIB);
-        zeroing.learn_pages(6 * MIB, 0, 64);
-        zeroing.learn_thin(6 * MIB, 6 * MIB, 6 * MIB);
+        zeroing.learn_chunks(Kind::of(6 * MIB), 6 * MIB, 6 * MIB);
+        zeroing.learn_pages(Kind::of(6 * MIB), 0, 64);
+        zeroing.learn_thin(Kind::of(6 * MIB), 6 * MIB, 6 * MIB);
         for _ in 0..DISTRUST {
-            zeroing.learn_pages(6 * MIB, 0, 64);
-            assert_eq!(zeroing.way(6 * MIB), Way::Written);
+            zeroing.learn_pages(Kind::of(6 * MIB), 0, 64);
+            assert_eq!(zeroing.way(Kind::of(6 * MIB), 6 * MIB), Way::Written);
         }
     }
 
@@ -258,26 +305,61 @@ mod tests {
     fn the_reach_grows_at_once_and_shrinks_slowly() {
         let zeroing = Zeroing::new();
         let near = |bytes: usize, wanted: usize| bytes >= wanted && bytes <= wanted + wanted / 32;
-        zeroing.learn_reach(64 * MIB, 32 * MIB);
-        assert!(near(zeroing.reach(64 * MIB), 32 * MIB));
-        zeroing.learn_reach(64 * MIB, 64 * MIB);
-        assert_eq!(zeroing.reach(64 * MIB), 64 * MIB);
-        zeroing.learn_reach(64 * MIB, 32 * MIB);
-        assert!(zeroing.reach(64 * MIB) > 48 * MIB);
+        zeroing.learn_reach(Kind::of(64 * MIB), 64 * MIB, false, 32 * MIB);
+        assert!(near(zeroing.reach(Kind::of(64 * MIB), 64 * MIB, false), 32 * MIB));
+        zeroing.learn_reach(Kind::of(64 * MIB), 64 * MIB, false, 64 * MIB);
+        assert_eq!(zeroing.reach(Kind::of(64 * MIB), 64 * MIB, false), 64 * MIB);
+        zeroing.learn_reach(Kind::of(64 * MIB), 64 * MIB, false, 32 * MIB);
+        assert!(zeroing.reach(Kind::of(64 * MIB), 64 * MIB, false) > 48 * MIB);
         for _ in 0..40 {
-            zeroing.learn_reach(64 * MIB, 32 * MIB);
+            zeroing.learn_reach(Kind::of(64 * MIB), 64 * MIB, false, 32 * MIB);
         }
-        assert!(near(zeroing.reach(64 * MIB), 32 * MIB));
+        assert!(near(zeroing.reach(Kind::of(64 * MIB), 64 * MIB, false), 32 * MIB));
+    }
+
+    #[test]
+    fn a_rank_knows_better_than_its_length_and_less_than_nothing_else() {
+        let zeroing = Zeroing::new();
+        let [trace, extension, scratch] = [0; 3].map(|_| zeroing.enter(64 * MIB));
+        let near = |bytes: usize, wanted: usize| bytes >= wanted && bytes <= wanted + wanted / 32;
+        for _ in 0..3 {
+            for (kind, touched) in [(scratch, 64 * MIB), (trace, 32 * MIB), (extension, 64 * MIB)] {
+                zeroing.learn_chunks(kind, touched, 64 * MIB);
+                zeroing.learn_pages(kind, touched / MIB, 64);
+                zeroing.learn_reach(kind, 64 * MIB, true, touched);
+                zeroing.learn_reach(kind, 64 * MIB, false, touched / 2);
+            }
+        }
+        assert!(near(zeroing.reach(trace, 64 * MIB, true), 32 * MIB));
+        assert!(near(zeroing.reach(trace, 64 * MIB, false), 16 * MIB));
+        for kind in [extension, scratch, Kind::of(64 * MIB), zeroing.enter(64 * MIB)] {
+            assert!(zeroing.reach(kind, 64 * MIB, true) > 48 * MIB);
+            assert_eq!(zeroing.way(kind, 64 * MIB), Way::Written);
+        }
+        assert_eq!(zeroing.way(trace, 64 * MIB), Way::Written);
+    }
+
+    #[test]
+    fn what_is_touched_densely_up_to_somewhere_is_written_up_to_there() {
+        let zeroing = Zeroing::new();
+        let kind = zeroing.enter(64 * MIB);
+        zeroing.learn_chunks(kind, 16 * MIB, 64 * MIB);
+        zeroing.learn_pages(kind, 16, 64);
+        zeroing.learn_reach(kind, 64 * MIB, true, 16 * MIB);
+        assert_eq!(zeroing.way(kind, 64 * MIB), Way::Written);
+        // Not if it is touched here and there up to there.
+        zeroing.learn_reach(kind, 64 * MIB, true, 48 * MIB);
+        assert_eq!(zeroing.way(kind, 64 * MIB), Way::Kernel);
     }
 
     #[test]
     fn lengths_of_about_the_same_size_learn_together() {
         let zeroing = Zeroing::new();
-        zeroing.learn_reach(64 * MIB, 32 * MIB);
-        assert!(zeroing.reach(64 * MIB + 4096) < 64 * MIB);
-        assert_eq!(zeroing.reach(96 * MIB), 96 * MIB);
+        zeroing.learn_reach(Kind::of(64 * MIB), 64 * MIB, false, 32 * MIB);
+        assert!(zeroing.reach(Kind::of(64 * MIB + 4096), 64 * MIB + 4096, false) < 64 * MIB);
+        assert_eq!(zeroing.reach(Kind::of(96 * MIB), 96 * MIB, false), 96 * MIB);
         for len in [0, 1, 2, 3, 4, 5, usize::MAX] {
-            assert_eq!(zeroing.reach(len), len);
+            assert_eq!(zeroing.reach(Kind::of(len), len, false), len);
         }
     }
 }

@@ -8,6 +8,7 @@ use super::{fake, fake_in_short};
 use crate::config::Config;
 use crate::heap::Span;
 use crate::os::fake::{Call, Fake};
+use crate::zeroing::Kind;
 
 const MIB: usize = 1 << 20;
 
@@ -32,22 +33,31 @@ fn a_dozen_looks_tell_where_a_half_used_block_was_touched_no_more() {
     let model = Model::new(fake(4 << 30), 256 * MIB, Config::new());
     let (_, looks) = pass(&model, 64 * MIB, false, Span::new(0, 32 * MIB));
     assert!(looks <= 13, "{looks}");
-    let reach = model.cache.zeroing.reach(64 * MIB);
+    let reach = reach_of_the_first(&model, 64 * MIB, false);
     assert!((32 * MIB..=34 * MIB).contains(&reach), "{} KiB", reach >> 10);
     finish(&model, Vec::new(), true);
 }
 
-/// What a trace and its extension ask for, `(length, zeroed, touched)`: of the first block the end stays untouched.
-const EXTENSION: [(usize, bool, usize); 3] =
-    [(328 * MIB, false, 164 * MIB), (328 * MIB, true, 328 * MIB), (328 * MIB, true, 328 * MIB)];
+/// How far the first block of `len` bytes in use is expected to be touched.
+fn reach_of_the_first(model: &Model<Fake>, len: usize, zeroed: bool) -> usize {
+    let kind = model.cache.zeroing.enter(len);
+    let reach = model.cache.zeroing.reach(kind, len, zeroed);
+    model.cache.zeroing.leave(kind);
+    reach
+}
 
-/// Passes rounds of that; `pinned` blocks stay behind the first one. Gives what was resident at the highest, in MiB.
-fn extend(pinned: usize) -> usize {
+/// What a trace, its extension and what is between them are: `(length, touched)`. Of the first the end stays untouched.
+const EXTENSION: [(usize, usize); 3] =
+    [(328 * MIB, 164 * MIB), (328 * MIB, 328 * MIB), (328 * MIB, 328 * MIB)];
+
+/// Passes rounds of that, with those `zeroed`; `pinned` blocks stay behind the first one. Gives what was resident at the
+/// highest, in MiB, and sees that no more zeros are written than are wanted.
+fn extend(zeroed: [bool; 3], pinned: usize) -> usize {
     let model = Model::new(fake_in_short(8 << 30, 0), 4 << 30, Config::new());
     let layout = |size| Layout::from_size_align(size, 8).unwrap();
     let config = Config::new();
     let (mut high, mut pins) = (0, Vec::new());
-    let mut take = |(size, zeroed, touched): (usize, bool, usize)| {
+    let mut take = |(size, touched): (usize, usize), zeroed: bool| {
         let p = match zeroed {
             true => model.cache.allocate_zeroed(layout(size), &config, |_| ()),
             false => model.cache.allocate(layout(size), &config, |_| ()),
@@ -57,18 +67,22 @@ fn extend(pinned: usize) -> usize {
         (p, layout(size))
     };
     for round in 0..12 {
+        let written = model.cache.snapshot().zeroed_here;
         // What is shorter lies elsewhere each round, in the way of what is longer.
-        let short = [3, 16].map(|size| take((size * MIB, false, size * MIB)));
-        let first = take(EXTENSION[0]);
+        let short = [3, 16].map(|size| take((size * MIB, size * MIB), false));
+        let first = take(EXTENSION[0], zeroed[0]);
         model.cache.deallocate(short[1].0, short[1].1);
-        let [second, third] = [take(EXTENSION[1]), take(EXTENSION[2])];
+        let [second, third] = [1, 2].map(|nth| take(EXTENSION[nth], zeroed[nth]));
+        // The fake kernel's short form does not call resident what zeros alone are written to.
+        let wanted: usize = (0..3).filter(|&nth| zeroed[nth]).map(|nth| EXTENSION[nth].1 + 8 * MIB).sum();
+        assert!(model.cache.snapshot().zeroed_here - written <= wanted as u64, "round {round}");
         if pins.len() < pinned {
-            pins.push(take((5 * MIB, false, 5 * MIB)));
+            pins.push(take((5 * MIB, 5 * MIB), false));
         }
         for (p, layout) in [third, first, second, short[0]] {
             model.cache.deallocate(p, layout);
         }
-        let reach = model.cache.zeroing.reach(328 * MIB);
+        let reach = reach_of_the_first(&model, 328 * MIB, zeroed[0]);
         assert!((164 * MIB..=172 * MIB).contains(&reach), "round {round}: {} MiB", reach >> 20);
     }
     for (p, layout) in pins {
@@ -82,11 +96,55 @@ fn extend(pinned: usize) -> usize {
 fn a_half_used_block_beside_full_ones_stays_half_resident() {
     // What is touched at once, and some huge pages at the ends.
     let touched = 3 + 16 + 164 + 328 + 328;
-    let high = extend(0);
-    assert!(high <= touched + 12, "{high} MiB");
-    // Nor where its untouched end would have to lie upon what is there.
-    let high = extend(1);
-    assert!(high <= touched + 5 + 12, "{high} MiB");
+    for zeroed in [[false, true, true], [true; 3], [false; 3]] {
+        let high = extend(zeroed, 0);
+        assert!(high <= touched + 12, "{zeroed:?}: {high} MiB");
+        // Nor where its untouched end would have to lie upon what is there.
+        let high = extend(zeroed, 1);
+        assert!(high <= touched + 5 + 12, "{zeroed:?}, pinned: {high} MiB");
+    }
+}
+
+#[test]
+fn a_block_has_its_rank_until_it_is_freed_or_resized() {
+    let model = Model::new(fake_in_short(8 << 30, 0), 4 << 30, Config::new());
+    let config = Config::new();
+    let [shorter, layout, longer] = [40, 64, 200].map(|n| Layout::from_size_align(n * MIB, 8).unwrap());
+    // The lowest that is free; what has none stands in for all of them.
+    let free = || {
+        let kind = model.cache.zeroing.enter(64 * MIB);
+        model.cache.zeroing.leave(kind);
+        kind
+    };
+    let first = free();
+    for zeroed in [false, true] {
+        let take = || match zeroed {
+            true => model.cache.allocate_zeroed(layout, &config, |_| ()),
+            false => model.cache.allocate(layout, &config, |_| ()),
+        };
+        let p = take();
+        assert_ne!(free(), first);
+        model.cache.deallocate(p, layout);
+        assert_eq!(free(), first);
+        // Shorter, and longer where it is moved to.
+        let p = take();
+        let q = model.cache.reallocate(p, layout, shorter);
+        assert_eq!(free(), first);
+        model.cache.deallocate(q, shorter);
+        let [p, behind] = [take(), take()];
+        let q = model.cache.reallocate(p, layout, longer);
+        assert_ne!(q, p);
+        assert_eq!(free(), first);
+        model.cache.deallocate(behind, layout);
+        model.cache.deallocate(q, longer);
+    }
+    // Who is refused has none.
+    let absurd = Layout::from_size_align(1 << 46, 8).unwrap();
+    let before = model.cache.zeroing.enter(1 << 46);
+    model.cache.zeroing.leave(before);
+    assert!(model.cache.allocate(absurd, &config, |_| ()).is_null());
+    assert_eq!(model.cache.zeroing.enter(1 << 46), before);
+    finish(&model, Vec::new(), true);
 }
 
 /// A model that has learned that half of a block of 328 MiB is touched, and what its free memory consists of: lengths in
@@ -125,11 +183,11 @@ fn take_half_used(model: &Model<Fake>) -> (*mut u8, Layout) {
 fn an_end_that_was_resident_before_tells_nothing() {
     let pieces = [(170, true, true), (60, false, true), (100, true, true), (2, false, false)];
     let (model, mut live) = with_pieces(&pieces);
-    let before = model.cache.zeroing.reach(328 * MIB);
+    let before = model.cache.zeroing.reach(Kind::of(328 * MIB), 328 * MIB, false);
     let (p, layout) = take_half_used(&model);
     assert!(p.addr() - live[0].0.addr() < 6 * MIB, "over all of them");
     model.cache.deallocate(p, layout);
-    assert_eq!(model.cache.zeroing.reach(328 * MIB), before);
+    assert_eq!(model.cache.zeroing.reach(Kind::of(328 * MIB), 328 * MIB, false), before);
     live.drain(..).for_each(|(p, layout)| model.cache.deallocate(p, layout));
     finish(&model, Vec::new(), true);
 }
