@@ -109,6 +109,9 @@ pub struct Verdict {
     pub best: String,
     /// Our fastest warm round over its, on the turns that did not choose it.
     pub time: f64,
+    /// Our median warm round over its, of the turns together that both had: shown beside the other, and not judged. On a
+    /// machine with two speeds the fastest round is that of whoever met the better one more often.
+    pub median: f64,
     /// Our peak, over what is allowed.
     pub memory: f64,
     /// The peer that stays warm in the least memory, if ours takes more.
@@ -164,6 +167,7 @@ pub fn judge(ours: &str, judge: Judge, runs: &[Run]) -> Option<Verdict> {
     (own_time.is_finite() && best_time.is_finite()).then(|| Verdict {
         best: best.peer.clone(),
         time: own_time / best_time,
+        median: own.median / best.median,
         memory: own.peak / MEMORY_RATIO_MAX.mul_add(own.live, MEMORY_SLACK_BYTES),
         leaner: leaner.map(|rival| rival.peer.clone()),
         agreed: is_settled(runs, ours) && is_settled(runs, &best.peer),
@@ -240,6 +244,7 @@ mod tests {
         ]);
         let verdict = judge(OURS, Judge::Peers, &runs).unwrap();
         assert_eq!((verdict.best.as_str(), (verdict.time * 100.0).round()), ("glibc", 110.0));
+        assert!((verdict.median - 1.0).abs() < 1e-9);
     }
 
     #[test]

@@ -74,10 +74,13 @@ fn row(summary: &Summary, factor: f64, fastest: f64) -> [String; 10] {
 /// Says in a sentence whether a row is won.
 #[must_use]
 pub fn sentence(ours: &str, verdict: &Verdict) -> String {
-    let Verdict { best, time, memory, leaner, .. } = verdict;
+    let Verdict { best, time, median, memory, leaner, .. } = verdict;
     let outcome = outcome(verdict);
     let leaner = leaner.as_ref().map(|name| format!("; {name} stays warm in less")).unwrap_or_default();
-    format!("{ours}: {outcome}: {time:.2} of the time of {best}, {memory:.2} of the memory allowed{leaner}.")
+    format!(
+        "{ours}: {outcome}: {time:.2} of the time of {best} (medians: {median:.2}), {memory:.2} of the memory \
+         allowed{leaner}."
+    )
 }
 
 fn mib(bytes: f64) -> String {
@@ -108,15 +111,16 @@ pub fn overview(measured: &[Measured]) -> String {
         "ours",
         "best peer",
         "time",
+        "median",
         "peak MiB",
         "alive MiB",
         "memory",
         "outcome",
     ]);
-    for column in table.column_iter_mut().skip(3).take(4) {
+    for column in table.column_iter_mut().skip(3).take(5) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let mut logarithms = Vec::new();
+    let (mut logarithms, mut medians) = (Vec::new(), Vec::new());
     for (pattern, runs) in measured {
         for ours in summary::judged(pattern.judge) {
             let summaries = summary::of_pattern(runs);
@@ -125,11 +129,13 @@ pub fn overview(measured: &[Measured]) -> String {
                 continue;
             };
             logarithms.push(verdict.time.ln());
+            medians.push(verdict.median.ln());
             table.add_row([
                 pattern.name.clone(),
                 (*ours).into(),
                 verdict.best.clone(),
                 format!("{:.2}", verdict.time),
+                format!("{:.2}", verdict.median),
                 mib(own.peak),
                 mib(own.live),
                 format!("{:.2}", verdict.memory),
@@ -142,16 +148,19 @@ pub fn overview(measured: &[Measured]) -> String {
     }
     let count = logarithms.len();
     #[expect(clippy::cast_precision_loss, reason = "some dozens of rows")]
-    let mean = (logarithms.iter().sum::<f64>() / count as f64).exp();
+    let mean = |of: &[f64]| (of.iter().sum::<f64>() / count as f64).exp();
     format!(
-        "Time is ours over the best peer's, memory is ours over what is allowed: {MEMORY_RATIO_MAX:.2} of what was \
+        "Time is ours over the best peer's, by the fastest rounds, and beside it by the medians, which are not judged; \
+         memory is ours over what is allowed: {MEMORY_RATIO_MAX:.2} of what was \
          alive at once and {:.0} MiB. The best peer is chosen on one half of the turns and compared on the other. \
          Lost is a time above {TIME_RATIO_MAX:.2}, a memory above 1, or a peak above that of a peer that also stays \
          warm (at most {WARM_FAULTS_MAX:.0} faults a round). Turns differ where the fastest round of ours or of the \
-         best peer is still more than {:.0} % faster in one half of the turns than in the other.\n\n{table}\n\nGeometric mean of the times: {mean:.2} \
-         over {count} rows.\n",
+         best peer is still more than {:.0} % faster in one half of the turns than in the other.\n\n{table}\n\nGeometric mean of the times: {:.2} \
+         over {count} rows; of the medians: {:.2}.\n",
         MEMORY_SLACK_BYTES / f64::from(1 << 20),
         100.0 * (SETTLED_RATIO_MAX - 1.0),
+        mean(&logarithms),
+        mean(&medians),
     )
 }
 
