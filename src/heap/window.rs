@@ -191,9 +191,11 @@ impl Inner {
     }
 
     /// The window around the longest pieces of some states that holds most bytes of these states in its leading
-    /// `reach` bytes and, among such, fewest behind them, and then the one whose ends ask for no huge page of their own.
+    /// `reach` bytes, less what it holds of them behind those; among such, the one whose ends ask for no huge page of their
+    /// own. What lies behind is lost to others, and costs them the fault that what is missing before costs here.
     fn best_window(&self, states: &[State], fit: Fit, reach: usize) -> Option<usize> {
         let reach = reach.min(fit.len);
+        // What is gained, good ends, the leading bytes, and where.
         let mut best: Option<((usize, usize, usize), usize)> = None;
         for &state in states {
             let mut below = (usize::MAX, usize::MAX);
@@ -201,7 +203,7 @@ impl Inner {
                 let Some(index) = self.pieces.longest_below(state, below) else { break };
                 let span = self.pieces.span(index);
                 below = (span.len, span.start);
-                if best.is_some_and(|((most, _, _), _)| most >= span.len.saturating_mul(4)) {
+                if best.is_some_and(|((_, _, lead), _)| lead >= span.len.saturating_mul(4)) {
                     break;
                 }
                 let extent = self.extent(index, fit);
@@ -216,7 +218,8 @@ impl Inner {
                 for start in starts.into_iter().flatten() {
                     let lead = self.held(Span::new(start, reach), states);
                     let rest = self.held(Span::between(start + reach, start + fit.len), states);
-                    let score = (lead, fit.len - rest, self.good_ends(Span::new(start, fit.len), states));
+                    let gained = lead + (fit.len - reach) - rest;
+                    let score = (gained, self.good_ends(Span::new(start, fit.len), states), lead);
                     if lead > 0 && best.is_none_or(|(most, _)| score > most) {
                         best = Some((score, start));
                     }

@@ -193,6 +193,21 @@ fn an_end_that_was_resident_before_tells_nothing() {
 }
 
 #[test]
+fn the_untouched_end_of_a_block_does_not_lie_upon_what_is_resident() {
+    // The longer piece has room for all of the block, and for its end too; the other is a little short, and behind it is
+    // memory that nobody has touched.
+    let pieces = [(400, true, true), (2, false, false), (160, true, true)];
+    let (model, live) = with_pieces(&pieces);
+    let resident = model.os().resident_bytes();
+    let (p, layout) = take_half_used(&model);
+    assert!(p.addr() > live[1].0.addr(), "behind the second live block");
+    assert_eq!(model.os().resident_bytes(), resident, "what it was short of was moved in");
+    model.cache.deallocate(p, layout);
+    live.into_iter().for_each(|(p, layout)| model.cache.deallocate(p, layout));
+    finish(&model, Vec::new(), true);
+}
+
+#[test]
 fn the_last_granule_of_a_block_gets_pages_that_are_there() {
     let model = Model::new(fake_in_short(4 << 30, 0), 1 << 30, Config::new());
     let config = Config::new();
