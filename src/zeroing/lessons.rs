@@ -54,16 +54,34 @@ struct Lesson {
 }
 
 #[expect(clippy::declare_interior_mutable_const, reason = "the initial value of an array's elements")]
-const NEW: Lesson = Lesson {
-    chunks: AtomicU8::new(UNKNOWN),
-    pages: AtomicU8::new(UNKNOWN),
-    reach: AtomicU8::new(UNKNOWN),
-    reach_zeroed: AtomicU8::new(UNKNOWN),
-    distrust: AtomicU8::new(0),
-    turns: AtomicU8::new(0),
+const NEW: Lesson = Lesson::after(0);
+
+/// Those of the ranks of one length, which look at their blocks in turn: in one and the same round, all that is
+/// left to the kernel to be looked at would be there at once.
+#[expect(clippy::declare_interior_mutable_const, reason = "the initial value of an array's elements")]
+const NEW_RANKS: [Lesson; RANKS] = {
+    let mut ranks = [NEW; RANKS];
+    let mut rank = 0;
+    while rank < RANKS {
+        ranks[rank] = Lesson::after((rank * LOOK_AGAIN as usize / RANKS) as u8);
+        rank += 1;
+    }
+    ranks
 };
 
 impl Lesson {
+    /// One that knows nothing, after so many turns.
+    const fn after(turns: u8) -> Self {
+        Self {
+            chunks: AtomicU8::new(UNKNOWN),
+            pages: AtomicU8::new(UNKNOWN),
+            reach: AtomicU8::new(UNKNOWN),
+            reach_zeroed: AtomicU8::new(UNKNOWN),
+            distrust: AtomicU8::new(0),
+            turns: AtomicU8::new(turns),
+        }
+    }
+
     /// Share of a block, from its start, beyond which nothing was touched.
     const fn reach(&self, zeroed: bool) -> &AtomicU8 {
         if zeroed { &self.reach_zeroed } else { &self.reach }
@@ -94,7 +112,7 @@ fn blend(place: &AtomicU8, share: usize) {
 
 impl Zeroing {
     pub(crate) const fn new() -> Self {
-        Self { lessons: [NEW; LENGTHS], ranked: [const { [NEW; RANKS] }; RANKED], ranks: Ranks::new() }
+        Self { lessons: [NEW; LENGTHS], ranked: [NEW_RANKS; RANKED], ranks: Ranks::new() }
     }
 
     /// What kind a block of `len` bytes is of that is taken now. It has a rank, perhaps, until [`Zeroing::leave`].
@@ -266,6 +284,24 @@ mod tests {
             zeroing.way(Kind::of(8 * MIB), 8 * MIB)
         });
         assert_eq!(ways.filter(|&way| way == Way::Kernel).count(), 2);
+    }
+
+    #[test]
+    fn ranks_do_not_look_again_in_one_round() {
+        let zeroing = Zeroing::new();
+        let kinds = [0; RANKS].map(|_| zeroing.enter(64 * MIB));
+        for kind in kinds {
+            zeroing.learn_chunks(kind, 64 * MIB, 64 * MIB);
+            zeroing.learn_pages(kind, 6, 64);
+        }
+        for round in 0..64 {
+            let looks = kinds.iter().filter(|&&kind| {
+                let way = zeroing.way(kind, 64 * MIB);
+                let _ = zeroing.samples(kind);
+                way == Way::Kernel
+            });
+            assert!(looks.count() <= 1, "round {round}");
+        }
     }
 
     #[test]
