@@ -13,7 +13,7 @@ use crate::os::{CHUNK, GRANULE};
 /// What colours are multiples of, but for the skew of long blocks: a cache line.
 const LINE: usize = 64;
 
-/// From this size on blocks are longer than what most last-level caches hold: they begin within a line, and further apart.
+/// From this size on blocks are longer than what most last-level caches hold: they begin within a line.
 const LONG_FROM: usize = 32 << 20;
 
 /// How far from a line such blocks begin: half a line, so that no load of 32 bytes straddles two.
@@ -22,9 +22,11 @@ const SKEW: usize = 32;
 /// Room in a block for the largest colour.
 const COLOUR_ROOM: usize = GRANULE - LINE;
 
-/// What long blocks leave behind them beside that: neighbours that are a power of two long begin three pages off each
-/// other instead of one, and a loop over eight of them is a tenth faster (docs/DESIGN.md has the measurement).
-const APART: usize = 2 * GRANULE;
+/// From this size on blocks leave so much behind them beside that: neighbours that are a power of two long begin seven
+/// pages off each other instead of one, and loops over a few of them are up to a third faster (docs/DESIGN.md has the
+/// measurement).
+const APART_FROM: usize = 16 << 20;
+const APART: usize = 6 * GRANULE;
 
 /// More granules than any address space has (2^47 bytes, and room to add without overflow).
 const GRANULES_MAX: usize = (1 << 47) / GRANULE;
@@ -124,7 +126,7 @@ impl Block {
         let (size, align) = (layout.size(), layout.align());
         // `Layout` keeps the size under isize::MAX, so this cannot overflow.
         let (room, align) = match align < GRANULE {
-            true if size < LONG_FROM => (COLOUR_ROOM, GRANULE),
+            true if size < APART_FROM => (COLOUR_ROOM, GRANULE),
             true => (COLOUR_ROOM + APART, GRANULE),
             false => (0, align),
         };
@@ -141,6 +143,13 @@ impl Block {
         Some(Self { len: class.len, align, class: Some(class) })
     }
 
+    /// Whether it is one of those that lie further apart than others, and below each other in the order in which they are
+    /// taken: a loop over columns goes down through them then, and what the processor fetches ahead, taking the way from
+    /// one to the next for one that it goes on with, was there before (docs/DESIGN.md has the measurement).
+    pub(crate) const fn is_long(self) -> bool {
+        self.len.bytes() >= APART_FROM
+    }
+
     /// Where the block begins whose caller holds `pointer` (G3).
     #[inline]
     pub(crate) const fn start(pointer: usize, layout: Layout) -> usize {
@@ -150,10 +159,11 @@ impl Block {
     /// The offset into the block of the `turn`-th request: a colour, some cache lines into the first granule.
     ///
     /// Buffers that are walked in step must not begin at the same cache set (measured: 32 columns, ten times
-    /// slower). Each turn goes on by 14 7/32 lines, cut to whole ones: nine turns are two rounds of the granule, so that
-    /// neighbours in time lie six lines and more apart, every ninth begins alike but for a line in 288 turns, and all 64
-    /// colours come. Few colours at a time beat many, and no two may be next to each other (docs/DESIGN.md has the
-    /// measurement). A copy from one to the next is spared the stalls of stores and loads that share their low bits.
+    /// slower). Each turn goes on by 35 71/128 lines, cut to whole ones: nine turns are five rounds of the granule, so that
+    /// neighbours in time lie six lines and more apart, every ninth begins alike but for a line in 1,152 turns, and all 64
+    /// colours come. Few colours at a time beat many, and no two may be next to each other. Nor may three in a row be
+    /// equally far apart, as they are with steps of two rounds: one load in a loop over columns is taken for one that
+    /// goes on at that distance, and what is fetched ahead of it is far off (docs/DESIGN.md has the measurements). A copy from one to the next is spared the stalls of stores and loads that share their low bits.
     ///
     /// Long blocks begin half a line earlier. They are matrices whose rows are a power of two long, and a transpose
     /// writes a line into each of sixteen rows before it comes back to the first; all of them are in one set, unless
@@ -163,7 +173,7 @@ impl Block {
         if layout.align() >= GRANULE {
             return 0;
         }
-        let lines = turn.wrapping_mul(455) >> 5;
+        let lines = turn.wrapping_mul(4551) >> 7;
         let whole = lines.wrapping_mul(LINE) & COLOUR_ROOM;
         let offset = if layout.size() < LONG_FROM {
             whole
@@ -249,12 +259,15 @@ mod tests {
     fn nine_turns_give_nine_colours_far_apart_and_all_come() {
         let line = |turn| Block::colour(turn, layout(LARGE_FROM, 8)) / LINE;
         let mut seen = [false; 64];
-        for turn in 0..64 * 288 {
+        for turn in 0..64 * 1152 {
             seen[line(turn)] = true;
             for earlier in turn.saturating_sub(8)..turn {
                 let apart = line(turn).abs_diff(line(earlier));
                 assert!(apart.min(64 - apart) >= 6, "turns {earlier} and {turn}");
             }
+            // Forward or back within the granule: three times the same would be a distance that is gone on at.
+            let goes_on = |turn| line(turn) < line(turn + 1);
+            assert!([1, 2].iter().any(|&more| goes_on(turn) != goes_on(turn + more)), "turn {turn}");
         }
         assert!(seen.iter().all(|&s| s));
     }
@@ -271,8 +284,8 @@ mod tests {
     }
 
     #[test]
-    fn long_columns_of_a_power_of_two_lie_three_pages_off_and_shorter_ones_one() {
-        for (size, pages) in [(LONG_FROM / 2, 1), (LONG_FROM, 3), (8 * LONG_FROM, 3)] {
+    fn long_columns_of_a_power_of_two_lie_seven_pages_off_and_shorter_ones_one() {
+        for (size, pages) in [(APART_FROM / 2, 1), (APART_FROM, 7), (8 * LONG_FROM, 7)] {
             assert_eq!(Block::of(layout(size, 8)).unwrap().len.bytes(), size + pages * GRANULE);
             assert_eq!(Block::of(layout(size, GRANULE)).unwrap().len.bytes(), size);
         }

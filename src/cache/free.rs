@@ -126,7 +126,7 @@ impl<O: Os> Cache<O> {
         if self.is_thin(span) {
             return self.give_thin(span);
         }
-        match self.forget(span.start) {
+        match self.take_note(span.start) {
             Some(noted) => self.give_noted(span, noted),
             None => self.given(self.heap.give(&[span], 0)),
         }
@@ -134,7 +134,6 @@ impl<O: Os> Cache<O> {
 
     /// Takes back a block of which something was noted: learns from it, and what of it is still untouched goes back as
     /// zero memory.
-    #[cold]
     fn give_noted(&self, span: Span, noted: Noted) {
         let scan = if noted.fresh { self.scan(span) } else { None };
         let scan = scan.unwrap_or(Scan { resident: span.len, seen: span.len, ..Scan::NOTHING });
@@ -168,9 +167,12 @@ impl<O: Os> Cache<O> {
             }
         }
         if absent.is_empty() {
-            self.given(self.heap.give(&[span], 0));
+            let dirty = self.heap.give(&[span], 0);
+            self.settle_note(&noted);
+            self.given(dirty);
         } else {
             self.heap.give_absent(span, absent);
+            self.settle_note(&noted);
             self.given(self.heap.level().dirty);
         }
     }
@@ -234,6 +236,11 @@ impl<O: Os> Cache<O> {
     fn give_while_forking(&self, span: Span, requested: usize) {
         add(&self.tally.frees_in_fork, u64::from(requested > 0));
         add(&self.tally.live_in_fork, (requested as u64).wrapping_neg());
+        // Another thread may hold the table, and not be there any more: then the note stands until its place is needed.
+        let noted = self.untouched.try_lock(self.os()).and_then(|mut table| table.forget(span.start));
+        if let Some(noted) = noted {
+            self.zeroing.leave(noted.kind);
+        }
         if self.is_thin(span) {
             self.thin.give_purged(span, 0);
         } else {

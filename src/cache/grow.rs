@@ -3,7 +3,7 @@
 use super::untouched::Noted;
 use super::{Cache, count::add, shard};
 use crate::geometry::{Block, Granules};
-use crate::heap::{Behind, Found, Relocated, Span, Wish};
+use crate::heap::{Behind, End, Found, Relocated, Span, Wish};
 use crate::os::Os;
 use crate::sync::atomic::Ordering;
 
@@ -79,15 +79,24 @@ impl<O: Os> Cache<O> {
 
     /// Forgets what was noted of a block, and tells it. Its rank is free.
     pub(super) fn forget(&self, start: usize) -> Option<Noted> {
-        let mut untouched = self.untouched.lock(self.os());
-        let before = untouched.credit();
-        let noted = untouched.forget(start);
-        self.note_credit(before, untouched.credit());
-        drop(untouched);
-        if let Some(noted) = noted {
-            self.zeroing.leave(noted.kind);
+        let noted = self.take_note(start)?;
+        self.settle_note(&noted);
+        Some(noted)
+    }
+
+    /// The first half of forgetting: what was expected to stay untouched of the block is still taken for that, until
+    /// [`Cache::settle_note`]. A block that is freed is not handed out as a whole in between.
+    pub(super) fn take_note(&self, start: usize) -> Option<Noted> {
+        let noted = self.untouched.lock(self.os()).forget(start)?;
+        self.zeroing.leave(noted.kind);
+        Some(noted)
+    }
+
+    pub(super) fn settle_note(&self, noted: &Noted) {
+        if noted.credit > 0 {
+            let untouched = self.untouched.lock(self.os());
+            self.heap.expect_absent(untouched.credit());
         }
-        noted
     }
 
     /// Makes a block longer: into resident memory behind it, else small ones by copying into resident memory, else
@@ -108,7 +117,7 @@ impl<O: Os> Cache<O> {
         }
         let fit = crate::heap::Fit::aligned(longer, to.align);
         if longer <= COPY_MAX
-            && let Some(run) = self.heap.take_resident(fit)
+            && let Some(run) = self.heap.take_resident(fit, End::Low)
         {
             add(&self.tally.runs, 1);
             return Grown::Copy(run.span.start);

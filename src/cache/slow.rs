@@ -4,7 +4,7 @@ use super::runs::Leaving;
 use super::untouched::{Noted, WORTH_A_LOOK};
 use super::{Cache, Handed, count::add, shard};
 use crate::geometry::{Block, Granules, SizeClass};
-use crate::heap::{Fit, Found, Run, Span, Unclean, Unit, Wish};
+use crate::heap::{End, Fit, Found, Run, Span, Unclean, Unit, Wish};
 use crate::os::{CHUNK, GRANULE, Os};
 use crate::sync::atomic::Ordering;
 use crate::zeroing::{Kind, Way};
@@ -143,14 +143,17 @@ impl<O: Os> Cache<O> {
         let class = block.class.filter(|_| block.align <= GRANULE);
         // A run that is resident to its end is wasted on a block whose end is not touched.
         let whole = wish == Wish::Any && reach >= fit.len / 8 * 7;
-        if whole && let Some(run) = class.and_then(|c| self.steal(c)).or_else(|| self.find_resident(fit)) {
+        let from = if block.is_long() { End::High } else { End::Low };
+        if whole
+            && let Some(run) = class.and_then(|c| self.steal(c)).or_else(|| self.find_resident(fit, from))
+        {
             return Some(run);
         }
         // Stacks are drained before a page is faulted in, or blocks in stacks would not serve every size.
         if (class.is_none() || !self.grows(len))
             && self.drain() > 0
             && whole
-            && let Some(run) = self.find_resident(fit)
+            && let Some(run) = self.find_resident(fit, from)
         {
             return Some(run);
         }
@@ -188,8 +191,8 @@ impl<O: Os> Cache<O> {
         None
     }
 
-    fn find_resident(&self, fit: Fit) -> Option<Run> {
-        let run = self.heap.take_resident(fit)?;
+    fn find_resident(&self, fit: Fit, from: End) -> Option<Run> {
+        let run = self.heap.take_resident(fit, from)?;
         add(&self.tally.runs, 1);
         Some(run)
     }

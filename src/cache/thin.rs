@@ -43,7 +43,8 @@ impl<O: Os> Cache<O> {
 
     /// Takes back a block of small pages, and learns now and then how many of them were touched.
     pub(super) fn give_thin(&self, span: Span) {
-        let kind = self.forget(span.start).map_or(Kind::of(span.len), |noted| noted.kind.now(span.len));
+        let noted = if Kind::has_ranks(span.len) { self.forget(span.start) } else { None };
+        let kind = noted.map_or(Kind::of(span.len), |noted| noted.kind.now(span.len));
         if self.zeroing.samples(kind)
             && let Some((resident, seen)) = self.look_at_thin(span)
         {
@@ -71,6 +72,10 @@ impl<O: Os> Cache<O> {
     /// Makes a block of small pages shorter in place. `false` if it cannot be, and nothing has changed: a block of a
     /// class may not be one.
     pub(super) fn shrink_thin(&self, block: Span, keep: Granules) -> bool {
-        SizeClass::of(keep).is_none() && self.thin.give_purged(block, keep.bytes())
+        let done = SizeClass::of(keep).is_none() && self.thin.give_purged(block, keep.bytes());
+        if done && Kind::has_ranks(block.len) {
+            let _ = self.forget(block.start);
+        }
+        done
     }
 }

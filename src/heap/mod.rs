@@ -25,7 +25,7 @@ pub(crate) use pieces::{Fit, Span};
 pub(crate) use pool::State;
 pub(crate) use purge::Unit;
 pub(crate) use relocate::{Behind, Relocated};
-pub(crate) use take::Wish;
+pub(crate) use take::{End, Wish};
 pub(crate) use window::{Found, Run, Unclean};
 
 use crate::misuse::Misuse;

@@ -16,20 +16,33 @@ pub(crate) enum Wish {
     Zeroed,
 }
 
+/// From which end of a piece a run is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// What is taken next lies behind it.
+    Low,
+    /// What is taken next lies before it.
+    High,
+}
+
 /// Whether the last page of a range of whole pages that nobody has touched is resident, as far as the kernel tells.
 pub(super) fn is_resident_at_end<O: Os>(span: Span, setup: &Setup, os: &O) -> bool {
     setup.residency && os.resident(span.end() - setup.page, setup.page).is_some_and(|bytes| bytes > 0)
 }
 
 impl<O: Os> PageHeap<O> {
-    /// Takes one free run of resident memory that is long enough, the shortest such; no page is faulted in.
-    pub(crate) fn take_resident(&self, fit: Fit) -> Option<Run> {
+    /// Takes a run of the shortest piece of resident memory that is long enough, from one of its ends; no page is faulted in.
+    pub(crate) fn take_resident(&self, fit: Fit, from: End) -> Option<Run> {
         let mut inner = self.enter();
         if !inner.ensure_spare(&self.os) {
             return None;
         }
-        let (index, start) =
+        let (index, lowest) =
             [State::Dirty, State::Soft].into_iter().find_map(|state| inner.pieces.best_fit(state, fit))?;
+        let start = match from {
+            End::Low => lowest,
+            End::High => fit.last_before(inner.pieces.span(index).end()).unwrap_or(lowest),
+        };
         let span = Span::new(start, fit.len);
         inner.pieces.carve(index, span);
         inner.out += span.len;

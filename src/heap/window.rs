@@ -195,15 +195,17 @@ impl Inner {
     /// own. What lies behind is lost to others, and costs them the fault that what is missing before costs here.
     fn best_window(&self, states: &[State], fit: Fit, reach: usize) -> Option<usize> {
         let reach = reach.min(fit.len);
-        // What is gained, good ends, the leading bytes, and where.
-        let mut best: Option<((usize, usize, usize), usize)> = None;
+        // What is gained, and good ends; and where.
+        let mut best: Option<((usize, usize), usize)> = None;
         for &state in states {
             let mut below = (usize::MAX, usize::MAX);
             for _ in 0..CANDIDATES {
                 let Some(index) = self.pieces.longest_below(state, below) else { break };
                 let span = self.pieces.span(index);
                 below = (span.len, span.start);
-                if best.is_some_and(|((_, _, lead), _)| lead >= span.len.saturating_mul(4)) {
+                // The pieces around one may hold some more.
+                let most = (span.len.saturating_mul(4)).min(reach) + (fit.len - reach);
+                if best.is_some_and(|((gained, _), _)| gained >= most) {
                     break;
                 }
                 let extent = self.extent(index, fit);
@@ -219,7 +221,7 @@ impl Inner {
                     let lead = self.held(Span::new(start, reach), states);
                     let rest = self.held(Span::between(start + reach, start + fit.len), states);
                     let gained = lead + (fit.len - reach) - rest;
-                    let score = (gained, self.good_ends(Span::new(start, fit.len), states), lead);
+                    let score = (gained, self.good_ends(Span::new(start, fit.len), states));
                     if lead > 0 && best.is_none_or(|(most, _)| score > most) {
                         best = Some((score, start));
                     }

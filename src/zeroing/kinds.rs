@@ -52,6 +52,11 @@ impl Kind {
         if now.length == self.length { self } else { now }
     }
 
+    /// Whether blocks of `len` bytes may have a rank.
+    pub(crate) const fn has_ranks(len: usize) -> bool {
+        len >= RANKED_MIN
+    }
+
     /// Whether it has a rank.
     pub(crate) const fn is_ranked(self) -> bool {
         self.rank > 0
@@ -87,7 +92,7 @@ impl Ranks {
     /// Takes the lowest free rank for a block of `len` bytes, if its length has any.
     pub(super) fn take(&self, len: usize) -> Kind {
         let kind = Kind::of(len);
-        if len < RANKED_MIN {
+        if !Kind::has_ranks(len) {
             return kind;
         }
         let taken = &self.taken[kind.length() - FIRST_RANKED];

@@ -1,12 +1,12 @@
 //! What blocks of each length were touched like, of late: what the choice of a way to make zeros learns from.
 //!
-//! Three shares are kept for lengths of about the same size: of the chunks that were touched (what untouched huge pages
+//! Shares are kept for lengths of about the same size: of the chunks that were touched (what untouched huge pages
 //! cost), of the pages (what zeroing all of a block is worth), and how far from its start a block was touched (a
 //! vector with more room than content leaves its end alone). All are hints about speed and memory: each is an atomic by
 //! itself, and a lost update costs nothing that the next lesson does not mend.
 
 use super::Way;
-use super::kinds::{Kind, RANKED, RANKS, Ranks};
+use super::kinds::{Kind, RANKED, RANKED_MIN, RANKS, Ranks};
 use crate::os::{CHUNK, GRANULE};
 use crate::sync::process::{AtomicU8, Ordering::Relaxed};
 
@@ -28,8 +28,8 @@ const WHOLE: usize = 240;
 /// takes 1.7 µs (measured), which is as long as zeroing 25 pages at 60 GB/s.
 const THIN: usize = WHOLE / 30;
 
-/// Every so often a length that is written, though much of it stays untouched, is left to the kernel to see whether
-/// whole chunks of it do.
+/// Every so often a block that is written, though a quarter of what is within reach stays untouched or more, is left to the
+/// kernel to see whether whole chunks of it do.
 const LOOK_AGAIN: u8 = 32;
 
 /// Every so often a block that was zeroed here is looked at when it is freed.
@@ -142,8 +142,24 @@ impl Zeroing {
         lessons.find(|lesson| field(lesson).load(Relaxed) != UNKNOWN).unwrap_or(&self.lessons[kind.length()])
     }
 
-    fn of_zeroed(&self, kind: Kind) -> &Lesson {
+    fn of_chunks(&self, kind: Kind) -> &Lesson {
         self.of(kind, |lesson| &lesson.chunks)
+    }
+
+    fn of_pages(&self, kind: Kind) -> &Lesson {
+        self.of(kind, |lesson| &lesson.pages)
+    }
+
+    /// How far from its start a block of `len` bytes is expected to be touched, as a share of it. Zeroed ones that are
+    /// too short to be worth it are zeroed as a whole: what has a reach is not cut where it fits best.
+    fn reach_share(&self, kind: Kind, len: usize, zeroed: bool) -> usize {
+        if zeroed && len < RANKED_MIN {
+            return WHOLE;
+        }
+        match self.of(kind, |lesson| lesson.reach(zeroed)).reach(zeroed).load(Relaxed) {
+            UNKNOWN => WHOLE,
+            reach => usize::from(reach),
+        }
     }
 
     /// Decides for a block of `len` bytes that shall read as zero.
@@ -151,23 +167,21 @@ impl Zeroing {
         if len <= ALWAYS_WRITTEN {
             return Way::Written;
         }
-        let lesson = self.of_zeroed(kind);
-        let (chunks, pages) = (lesson.chunks.load(Relaxed), lesson.pages.load(Relaxed));
+        let chunks = self.of_chunks(kind).chunks.load(Relaxed);
+        let lesson = self.of_pages(kind);
+        let pages = usize::from(lesson.pages.load(Relaxed));
         if chunks == UNKNOWN {
             return Way::Kernel;
         }
-        if usize::from(pages) <= THIN && lesson.distrust.load(Relaxed) == 0 {
+        if pages <= THIN && lesson.distrust.load(Relaxed) == 0 {
             return Way::Thin;
         }
         // What lies beyond its reach is left untouched in any case.
-        let half = match lesson.reach_zeroed.load(Relaxed) {
-            UNKNOWN => WHOLE / 2,
-            reach => usize::from(reach).div_ceil(2).min(WHOLE / 2),
-        };
-        if usize::from(chunks) < half {
+        let reach = self.reach_share(kind, len, true);
+        if usize::from(chunks) * 2 < reach {
             return Way::Kernel;
         }
-        let looks = usize::from(pages) < half;
+        let looks = pages * 4 < reach * 3;
         if looks && lesson.turns.load(Relaxed) % LOOK_AGAIN == LOOK_AGAIN - 1 {
             lesson.turns.fetch_add(1, Relaxed);
             return Way::Kernel;
@@ -177,7 +191,7 @@ impl Zeroing {
 
     /// How many bytes of a zeroed block of `len` that is handed out untouched are expected to stay so.
     pub(crate) fn absent(&self, kind: Kind, len: usize) -> usize {
-        match self.of_zeroed(kind).chunks.load(Relaxed) {
+        match self.of_chunks(kind).chunks.load(Relaxed) {
             UNKNOWN => 0,
             touched => len - (len / WHOLE * usize::from(touched)).min(len),
         }
@@ -185,17 +199,17 @@ impl Zeroing {
 
     /// How far from its start a block of `len` is expected to be touched, in bytes.
     pub(crate) fn reach(&self, kind: Kind, len: usize, zeroed: bool) -> usize {
-        match self.of(kind, |lesson| lesson.reach(zeroed)).reach(zeroed).load(Relaxed) {
-            UNKNOWN => len,
-            reach => (len / WHOLE + 1).saturating_mul(usize::from(reach)).min(len),
+        match self.reach_share(kind, len, zeroed) {
+            WHOLE => len,
+            reach => (len / WHOLE + 1).saturating_mul(reach).min(len),
         }
     }
 
     /// Whether a zeroed block that is freed now is to be looked at.
     pub(crate) fn samples(&self, kind: Kind) -> bool {
-        let lesson = self.of_zeroed(kind);
-        let turn = lesson.turns.fetch_add(1, Relaxed);
-        lesson.pages.load(Relaxed) == UNKNOWN || usize::from(turn).is_multiple_of(SAMPLE_EVERY)
+        let turn = self.of_pages(kind).turns.fetch_add(1, Relaxed);
+        self.lessons(kind).any(|lesson| lesson.pages.load(Relaxed) == UNKNOWN)
+            || usize::from(turn).is_multiple_of(SAMPLE_EVERY)
     }
 
     /// Learns that of a zeroed block that was handed out untouched, `resident` of `seen` bytes, in whole
@@ -284,6 +298,47 @@ mod tests {
             zeroing.way(Kind::of(8 * MIB), 8 * MIB)
         });
         assert_eq!(ways.filter(|&way| way == Way::Kernel).count(), 2);
+    }
+
+    #[test]
+    fn each_rank_is_sampled_before_it_is_taken_for_dense() {
+        let zeroing = Zeroing::new();
+        let kinds = [0; RANKS].map(|_| zeroing.enter(512 * MIB));
+        // All chunks touched, and few pages.
+        for kind in kinds {
+            assert!(zeroing.samples(kind));
+            zeroing.learn_pages(kind, 1, 64);
+            zeroing.learn_chunks(kind, 512 * MIB, 512 * MIB);
+        }
+        for kind in kinds {
+            assert_eq!(zeroing.way(kind, 512 * MIB), Way::Thin);
+        }
+    }
+
+    #[test]
+    fn a_rank_that_was_full_once_is_looked_at_when_it_is_half_used() {
+        let zeroing = Zeroing::new();
+        let kind = zeroing.enter(64 * MIB);
+        zeroing.learn_chunks(kind, 64 * MIB, 64 * MIB);
+        zeroing.learn_reach(kind, 64 * MIB, true, 64 * MIB);
+        for _ in 0..24 {
+            zeroing.learn_pages(kind, 32, 64);
+        }
+        let ways = (0..64).map(|_| {
+            let _ = zeroing.samples(kind);
+            zeroing.way(kind, 64 * MIB)
+        });
+        assert_eq!(ways.filter(|&way| way == Way::Kernel).count(), 2);
+    }
+
+    #[test]
+    fn zeroed_blocks_have_a_reach_from_where_ranks_begin() {
+        let zeroing = Zeroing::new();
+        for len in [8 * MIB, RANKED_MIN] {
+            let kind = zeroing.enter(len);
+            zeroing.learn_reach(kind, len, true, len / 2);
+            assert_eq!(zeroing.reach(kind, len, true) < len, len == RANKED_MIN);
+        }
     }
 
     #[test]

@@ -23,9 +23,19 @@ pub enum Statement {
     Poseidon2,
     /// Repeated squaring in plonky2
     Squaring,
+    /// Cubes and sums in 32 columns, by winterfell
+    Winterfell,
+    /// The Keccak AIR in Plonky3's circle STARK
+    Circle,
+    /// A chain of multiplications in arkworks' Groth16
+    Groth16,
 }
 
 impl Statement {
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
     fn program(self) -> Program {
         let provers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../provers");
         match self {
@@ -34,6 +44,9 @@ impl Statement {
             }
             Self::Squaring => {
                 Program { package: "prove-plonky2", folder: provers.join("plonky2"), name: "prove-plonky2" }
+            }
+            Self::Winterfell | Self::Circle | Self::Groth16 => {
+                Program { package: "prove-others", folder: provers.join("others"), name: "prove-others" }
             }
         }
     }
@@ -50,6 +63,13 @@ impl Statement {
                 arguments: vec!["--air=poseidon2".into(), rows_argument],
             },
             Self::Squaring => Task { statement: format!("squaring {rows}"), arguments: vec![rows_argument] },
+            Self::Winterfell | Self::Circle | Self::Groth16 => {
+                let name = self.name();
+                Task {
+                    statement: format!("{name} {rows}"),
+                    arguments: vec![format!("--statement={name}"), rows_argument],
+                }
+            }
         }
     }
 }
@@ -89,8 +109,7 @@ pub fn compare(
 /// Where a record keeps the proofs of a statement, in its folder.
 #[must_use]
 pub fn file_of(statement: Statement, folder: &Path) -> PathBuf {
-    let name = statement.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-    folder.join(format!("provers-{name}.json"))
+    folder.join(format!("provers-{}.json", statement.name()))
 }
 
 /// Lays out what a record holds of provers; nothing where it holds none.
