@@ -143,13 +143,6 @@ impl Block {
         Some(Self { len: class.len, align, class: Some(class) })
     }
 
-    /// Whether it is one of those that lie further apart than others, and below each other in the order in which they are
-    /// taken: a loop over columns goes down through them then, and what the processor fetches ahead, taking the way from
-    /// one to the next for one that it goes on with, was there before (docs/DESIGN.md has the measurement).
-    pub(crate) const fn is_long(self) -> bool {
-        self.len.bytes() >= APART_FROM
-    }
-
     /// Where the block begins whose caller holds `pointer` (G3).
     #[inline]
     pub(crate) const fn start(pointer: usize, layout: Layout) -> usize {
@@ -184,6 +177,14 @@ impl Block {
         };
         offset & !(layout.align() - 1)
     }
+}
+
+/// Whether a block of `len` bytes is one of those that lie further apart than others, and below each other in the order in
+/// which they are taken: a loop over columns goes down through them then, and what the processor fetches ahead, taking the
+/// way from one to the next for one that it goes on with, was there before (docs/DESIGN.md has the measurement).
+#[inline]
+pub(crate) const fn is_long(len: usize) -> bool {
+    len >= APART_FROM
 }
 
 /// Whether a request is served by the large side (G1).

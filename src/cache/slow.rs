@@ -3,7 +3,7 @@
 use super::runs::Leaving;
 use super::untouched::{Noted, WORTH_A_LOOK};
 use super::{Cache, Handed, count::add, shard};
-use crate::geometry::{Block, Granules, SizeClass};
+use crate::geometry::{Block, Granules, SizeClass, is_long};
 use crate::heap::{End, Fit, Found, Run, Span, Unclean, Unit, Wish};
 use crate::os::{CHUNK, GRANULE, Os};
 use crate::sync::atomic::Ordering;
@@ -143,7 +143,7 @@ impl<O: Os> Cache<O> {
         let class = block.class.filter(|_| block.align <= GRANULE);
         // A run that is resident to its end is wasted on a block whose end is not touched.
         let whole = wish == Wish::Any && reach >= fit.len / 8 * 7;
-        let from = if block.is_long() { End::High } else { End::Low };
+        let from = if is_long(len) { End::High } else { End::Low };
         if whole
             && let Some(run) = class.and_then(|c| self.steal(c)).or_else(|| self.find_resident(fit, from))
         {

@@ -3,6 +3,7 @@
 use super::pieces::Span;
 use super::pool::State;
 use super::{Inner, PageHeap};
+use crate::geometry::is_long;
 use crate::os::{CHUNK, GRANULE, Os};
 
 /// In what units a purge works.
@@ -206,9 +207,11 @@ impl Inner {
             if inner.is_empty() {
                 continue;
             }
-            // From its end: what lies lower is more likely to be wanted next.
+            // Long blocks are cut from the end of a piece, and others from its beginning: the other end is less likely to be
+            // wanted next.
             let len = most.map_or(inner.len, |m| m.min(inner.len));
-            let part = Span::between(inner.end() - len, inner.end());
+            let start = if is_long(span.len) { inner.start } else { inner.end() - len };
+            let part = Span::new(start, len);
             self.claim_all(part);
             return Some(part);
         }

@@ -1,5 +1,5 @@
-//! How far apart columns should begin within a page, and how many pages: a row loop over many columns, for several steps of
-//! cache lines and of pages.
+//! How far apart columns should begin within a page, and how many pages, and in which direction: a row loop over many columns,
+//! for several steps of cache lines and of pages.
 //!
 //! `RUSTFLAGS=-Ctarget-cpu=native cargo run --release -p zk-compare --example colours` prints the tables of docs/DESIGN.md:
 //! least milliseconds of five passes that write all columns row by row, and of five that read them, all shapes turn by turn.
@@ -18,9 +18,9 @@ const PAGE: usize = 4096;
 const WORD: usize = 8;
 const TABLE: usize = 256 << 20;
 
-/// The offset of the `nth` column into a page, in lines, for a step of so many 32nds of a line.
+/// The offset of the `nth` column into a page, in lines, for a step of so many 128ths of a line.
 const fn colour(nth: usize, step: usize) -> usize {
-    (nth * step / 32) % (PAGE / LINE)
+    (nth * step / 128) % (PAGE / LINE)
 }
 
 fn milliseconds(pass: impl FnOnce()) -> f64 {
@@ -29,14 +29,16 @@ fn milliseconds(pass: impl FnOnce()) -> f64 {
     begin.elapsed().as_secs_f64() * 1e3
 }
 
-/// The step of the allocator, in 32nds of a line.
-const OURS: usize = 455;
+/// The step of the allocator, in 128ths of a line.
+const OURS: usize = 4551;
 
-/// How columns lie: the step of their colours in 32nds of a line, and the pages between them.
+/// How columns lie: the step of their colours in 128ths of a line, the pages between them, and whether each lies before the
+/// last one.
 #[derive(Clone, Copy)]
 struct Shape {
     step: usize,
     pages: usize,
+    down: bool,
 }
 
 /// Cuts `memory` into columns of `len` bytes, each at its colour.
@@ -46,6 +48,9 @@ fn columns(mut memory: &mut [u64], count: usize, len: usize, shape: Shape) -> Ve
         let (place, rest) = memory.split_at_mut((len + shape.pages * PAGE) / WORD);
         columns.push(&mut place[colour(nth, shape.step) * LINE / WORD..][..len / WORD]);
         memory = rest;
+    }
+    if shape.down {
+        columns.reverse();
     }
     columns
 }
@@ -91,17 +96,24 @@ fn table(memory: &mut [u64], head: &str, shapes: &[(&str, Shape)], counts: &[usi
 }
 
 fn main() {
+    let up = |name, step, pages| (name, Shape { step, pages, down: false });
+    let down = |name, step, pages| (name, Shape { step, pages, down: true });
     let steps = [
-        ("1", 32),
-        ("23", 23 * 32),
-        ("14", 14 * 32),
-        ("14 7/32", OURS),
-        ("8", 8 * 32),
-        ("16 lines", 16 * 32),
+        up("1", 128, 1),
+        up("23", 23 * 128, 1),
+        up("14 7/32", 455 * 4, 1),
+        up("35 71/128", OURS, 1),
+        up("8", 8 * 128, 1),
+        up("16 lines", 16 * 128, 1),
     ];
-    let steps = steps.map(|(name, step)| (name, Shape { step, pages: 1 }));
-    let pages = [("1", 1), ("2", 2), ("3", 3), ("4", 4), ("7 pages", 7)];
-    let pages = pages.map(|(name, pages)| (name, Shape { step: OURS, pages }));
+    let pages = [
+        up("1", OURS, 1),
+        up("3", OURS, 3),
+        up("7 pages up", OURS, 7),
+        down("1", OURS, 1),
+        down("3", OURS, 3),
+        down("7 pages down", OURS, 7),
+    ];
     let mut memory = vec![1_u64; (TABLE + 258 * PAGE) / WORD];
     // A vector begins some lines into its page.
     let begin = memory.as_ptr().align_offset(PAGE);
