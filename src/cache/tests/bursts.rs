@@ -9,6 +9,7 @@ use super::{fake, pattern::mix};
 use crate::cache::SHARD_BYTES_MAX;
 use crate::cache::hot::HOT_MAX;
 use crate::config::Config;
+use crate::heap::Unit;
 use crate::os::GRANULE;
 use crate::os::fake::Fake;
 
@@ -79,4 +80,33 @@ fn what_bursts_go_over_stays_as_small_as_a_burst() {
             assert!(lain <= bound, "{} blocks {order:?}: {lain} bytes for {live}", sizes.len());
         }
     }
+}
+
+/// Long blocks of resident memory lie below each other in the order in which they are taken, and what is too much of free
+/// memory goes from its other end.
+#[test]
+fn long_blocks_go_down_and_what_is_purged_goes_from_below() {
+    let model: Model<Fake> = Model::new(fake(4 << 30), 512 * MIB, Config::new());
+    let quiet = (0..).find(|&seed| model.writes_nothing(seed)).unwrap();
+    let layout = Layout::from_size_align(64 * MIB, 8).unwrap();
+    let take = |count| {
+        let blocks = (0..count).map(|_| model.allocate(layout, false, quiet).expect("memory is not short"));
+        blocks.collect::<Vec<Live>>()
+    };
+    let mut live = take(4);
+    for live in &live {
+        model.os().touch(live.block().start, live.block().len);
+    }
+    let top = live.iter().map(|live| live.block().end()).max().unwrap();
+    live.drain(..).for_each(|live| model.free(live));
+    let purged = model.cache.heap.purge(32 * MIB, Unit::Chunks);
+    assert_eq!(purged, 32 * MIB);
+    let blocks = take(3);
+    assert!(blocks[0].block().end() >= top, "the upper end is still there");
+    for pair in blocks.windows(2) {
+        assert_eq!(pair[1].block().end(), pair[0].block().start);
+    }
+    assert_eq!(model.cache.snapshot().misses, 4, "those of the first time");
+    blocks.into_iter().for_each(|live| model.free(live));
+    finish(&model, Vec::new(), true);
 }
