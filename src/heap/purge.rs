@@ -3,7 +3,6 @@
 use super::pieces::Span;
 use super::pool::State;
 use super::{Inner, PageHeap};
-use crate::geometry::is_long;
 use crate::os::{CHUNK, GRANULE, Os};
 
 /// In what units a purge works.
@@ -207,10 +206,12 @@ impl Inner {
             if inner.is_empty() {
                 continue;
             }
-            // Long blocks are cut from the end of a piece, and others from its beginning: the other end is less likely to be
-            // wanted next.
+            // From the end that whole chunks reach to: behind any other a rest would be left, cut off from the piece.
+            // What was cut last lies at the other. If there is none or both are, from the end: most is cut from the
+            // beginning.
             let len = most.map_or(inner.len, |m| m.min(inner.len));
-            let start = if is_long(span.len) { inner.start } else { inner.end() - len };
+            let from_below = inner.start == span.start && inner.end() < span.end();
+            let start = if from_below { inner.start } else { inner.end() - len };
             let part = Span::new(start, len);
             self.claim_all(part);
             return Some(part);
