@@ -107,11 +107,11 @@ fn main() {
         up("16 lines", 16 * 128, 1),
     ];
     let pages = [
-        up("1", OURS, 1),
-        up("3", OURS, 3),
-        up("7 pages up", OURS, 7),
-        down("1", OURS, 1),
-        down("3", OURS, 3),
+        up("1 up", OURS, 1),
+        up("3 up", OURS, 3),
+        up("7 up", OURS, 7),
+        down("1 down", OURS, 1),
+        down("3 down", OURS, 3),
         down("7 pages down", OURS, 7),
     ];
     let mut memory = vec![1_u64; (TABLE + 258 * PAGE) / WORD];
