@@ -269,6 +269,33 @@ fn zeroed_in_a_forked_child() {
 }
 
 #[test]
+fn zeroed_to_the_end_where_the_end_of_a_half_used_block_lies_upon_what_was_written() {
+    let model = Model::new(fake(4 << 30), 512 * MIB, Config::new());
+    let quiet = (0..).find(|&seed| model.writes_nothing(seed)).unwrap();
+    let take = |size, align, zeroed| {
+        model.allocate(layout(size, align), zeroed, quiet).expect("memory is not short")
+    };
+    let written = |live: &Live, len| {
+        model.os().touch(live.p, len);
+        soil(live.p, len);
+    };
+    let half_used = take(64 * MIB, 8, true);
+    written(&half_used, 32 * MIB);
+    model.free(half_used.soiled());
+    model.cache.release();
+    // All that is resident lies between two blocks, and has room for all of the next one.
+    let [before, piece, behind] = [2, 80, 2].map(|mib| take(mib * MIB, 2 * MIB, false));
+    written(&piece, 80 * MIB);
+    let inside = piece.block();
+    model.free(piece.soiled());
+    let live = take(64 * MIB, 8, true);
+    assert!(live.block().start >= inside.start && live.block().end() <= inside.end(), "upon it");
+    assert_zero(live.p, 64 * MIB, true);
+    [before, behind, live].into_iter().for_each(|live| model.free(live));
+    finish(&model, Vec::new(), true);
+}
+
+#[test]
 fn zeroed_over_the_real_kernel() {
     for config in configs() {
         let model = Model::new(Linux, 1 << 36, config);
