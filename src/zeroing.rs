@@ -3,7 +3,7 @@
 //! Memory that must read as zero is either untouched (the kernel zeroes each page as it is touched) or
 //! resident and written here. Neither is always right: 8 MiB written densely cost 0.16 ms by `memset` and 0.28 by
 //! the kernel, a barely touched block next to nothing by the kernel if it does it in small pages (measured: a huge
-//! page takes 180 µs, a small one 2). So what blocks of this length were touched like decides ([`Zeroing`]).
+//! page takes 180 µs, a small one 2). So what blocks of this length and rank were touched like decides ([`Zeroing`]).
 
 mod kinds;
 mod lessons;

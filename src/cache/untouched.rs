@@ -2,7 +2,8 @@
 //! are freed.
 //!
 //! There is no header and no record of blocks; this table remembers the last few hundred large ones that held
-//! memory which nobody had touched yet, or zeros. Forgetting one costs speed, and calls resident what is not.
+//! memory which nobody had touched yet, or zeros, or have a rank. Forgetting one costs speed, and calls resident what is
+//! not.
 
 use crate::zeroing::Kind;
 

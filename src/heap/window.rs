@@ -169,7 +169,7 @@ pub(super) const REACH: usize = Window::MAX / 2 - 2;
 const CANDIDATES: usize = 8;
 
 impl Inner {
-    /// Chooses where a run shall lie: the window with most resident memory in it for [`Wish::Any`], with none
+    /// Chooses where a run shall lie: the window that gains most resident memory for [`Wish::Any`], with none
     /// for [`Wish::Zeroed`] if there is one.
     pub(super) fn plan(&self, fit: Fit, wish: Wish, reach: usize) -> Option<usize> {
         let dirty = [State::Dirty, State::Soft, State::Inherited];

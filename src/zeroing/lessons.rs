@@ -1,9 +1,10 @@
 //! What blocks of each length were touched like, of late: what the choice of a way to make zeros learns from.
 //!
-//! Shares are kept for lengths of about the same size: of the chunks that were touched (what untouched huge pages
+//! Shares are kept of blocks of about the same length: of the chunks that were touched (what untouched huge pages
 //! cost), of the pages (what zeroing all of a block is worth), and how far from its start a block was touched (a
 //! vector with more room than content leaves its end alone). All are hints about speed and memory: each is an atomic by
-//! itself, and a lost update costs nothing that the next lesson does not mend.
+//! itself, and a lost update costs nothing that the next lesson does not mend. Each is kept for a length, and again for each
+//! rank of it (`kinds`), which is asked first.
 
 use super::Way;
 use super::kinds::{Kind, RANKED, RANKED_MIN, RANKS, Ranks};
