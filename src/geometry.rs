@@ -155,7 +155,7 @@ impl Block {
     /// slower). Each turn goes on by 35 71/128 lines, cut to whole ones: nine turns are five rounds of the granule, so that
     /// neighbours in time lie six lines and more apart, every ninth begins alike but for a line in 1,152 turns, and all 64
     /// colours come. Few colours at a time beat many, and no two may be next to each other. Nor may three in a row be
-    /// equally far apart, as they are with steps of two rounds: one load in a loop over columns is taken for one that
+    /// equally far apart, as they are with steps of two rounds: one load in a loop over columns seems to be taken for one that
     /// goes on at that distance, and what is fetched ahead of it is far off (docs/DESIGN.md has the measurements). A copy from one to the next is spared the stalls of stores and loads that share their low bits.
     ///
     /// Long blocks begin half a line earlier. They are matrices whose rows are a power of two long, and a transpose
