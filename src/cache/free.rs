@@ -237,9 +237,14 @@ impl<O: Os> Cache<O> {
         add(&self.tally.frees_in_fork, u64::from(requested > 0));
         add(&self.tally.live_in_fork, (requested as u64).wrapping_neg());
         // Another thread may hold the table, and not be there any more: then the note stands until its place is needed.
-        let noted = self.untouched.try_lock(self.os()).and_then(|mut table| table.forget(span.start));
-        if let Some(noted) = noted {
-            self.zeroing.leave(noted.kind);
+        if let Some(mut table) = self.untouched.try_lock(self.os()) {
+            let before = table.credit();
+            let noted = table.forget(span.start);
+            self.note_credit(before, table.credit());
+            drop(table);
+            if let Some(noted) = noted {
+                self.zeroing.leave(noted.kind);
+            }
         }
         if self.is_thin(span) {
             self.thin.give_purged(span, 0);

@@ -73,7 +73,7 @@ impl<O: Os> Cache<O> {
         done
     }
 
-    fn forget_untouched(&self, start: usize) {
+    pub(super) fn forget_untouched(&self, start: usize) {
         let _ = self.forget(start);
     }
 

@@ -74,7 +74,7 @@ impl<O: Os> Cache<O> {
     pub(super) fn shrink_thin(&self, block: Span, keep: Granules) -> bool {
         let done = SizeClass::of(keep).is_none() && self.thin.give_purged(block, keep.bytes());
         if done && Kind::has_ranks(block.len) {
-            let _ = self.forget(block.start);
+            self.forget_untouched(block.start);
         }
         done
     }

@@ -206,9 +206,8 @@ impl Inner {
             if inner.is_empty() {
                 continue;
             }
-            // From the end that whole chunks reach to: behind any other a rest would be left, cut off from the piece.
-            // What was cut last lies at the other. If there is none or both are, from the end: most is cut from the
-            // beginning.
+            // From the side on which the piece ends with a chunk: on the other, what is less than a chunk would be cut
+            // off from the rest. If that is both sides or none, from the end: most blocks are cut from the beginning.
             let len = most.map_or(inner.len, |m| m.min(inner.len));
             let from_below = inner.start == span.start && inner.end() < span.end();
             let start = if from_below { inner.start } else { inner.end() - len };

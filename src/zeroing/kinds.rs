@@ -74,8 +74,8 @@ impl Kind {
     }
 }
 
-/// Which ranks of each length are taken: hints, each an atomic by itself. One that is lost or given twice costs what a wrong
-/// guess costs.
+/// Which ranks of each length are taken. Relaxed, all: hints, each an atomic by itself, that nothing is read behind. One that
+/// is lost or given twice costs what a wrong guess costs.
 #[derive(Debug)]
 pub(super) struct Ranks {
     taken: [AtomicU8; RANKED],

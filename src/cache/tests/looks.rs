@@ -152,6 +152,28 @@ fn a_block_has_its_rank_until_it_is_freed_or_resized() {
     finish(&model, Vec::new(), true);
 }
 
+#[test]
+fn a_block_freed_while_its_thread_forks_is_expected_nothing_of() {
+    let model = Model::new(fake_in_short(4 << 30, 0), 1 << 30, Config::new());
+    let config = Config::new();
+    let [half_used, full] = [64, 200].map(|n| Layout::from_size_align(n * MIB, 8).unwrap());
+    pass(&model, 64 * MIB, false, Span::new(0, 32 * MIB));
+    model.cache.release();
+    let live = model.cache.allocate(full, &config, |_| ());
+    let before = model.cache.heap.out_presumed_resident();
+    let first = model.cache.zeroing.enter(64 * MIB);
+    model.cache.zeroing.leave(first);
+    let p = model.cache.allocate(half_used, &config, |_| ());
+    assert!(model.cache.heap.out_presumed_resident() < before + 40 * MIB, "its end is not expected");
+    model.cache.before_fork();
+    model.cache.deallocate(p, half_used);
+    model.cache.after_fork();
+    assert_eq!(model.cache.heap.out_presumed_resident(), before);
+    assert_eq!(model.cache.zeroing.enter(64 * MIB), first);
+    model.cache.deallocate(live, full);
+    finish(&model, Vec::new(), true);
+}
+
 /// A model that has learned that half of a block of 328 MiB is touched, and what its free memory consists of: lengths in
 /// MiB, whether they were touched, and whether they are free. All are whole huge pages, the first behind a live block.
 fn with_pieces(pieces: &[(usize, bool, bool)]) -> (Model<Fake>, Vec<(*mut u8, Layout)>) {

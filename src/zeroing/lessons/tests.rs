@@ -1,0 +1,193 @@
+//! What is decided after which lessons, for a length and for its ranks.
+
+use super::*;
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn small_blocks_are_written_and_unknown_ones_left_to_the_kernel() {
+    let zeroing = Zeroing::new();
+    assert_eq!(zeroing.way(Kind::of(MIB), MIB), Way::Written);
+    // A request of two megabytes, with the room for its colour.
+    assert_eq!(zeroing.way(Kind::of(2 * MIB + 4096), 2 * MIB + 4096), Way::Written);
+    assert_eq!(zeroing.way(Kind::of(8 * MIB), 8 * MIB), Way::Kernel);
+    assert_eq!(zeroing.absent(Kind::of(8 * MIB), 8 * MIB), 0);
+    assert_eq!(zeroing.reach(Kind::of(8 * MIB), 8 * MIB, false), 8 * MIB);
+}
+
+#[test]
+fn what_is_touched_densely_is_written() {
+    let zeroing = Zeroing::new();
+    zeroing.learn_chunks(Kind::of(8 * MIB), 8 * MIB, 8 * MIB);
+    zeroing.learn_pages(Kind::of(8 * MIB), 64, 64);
+    for _ in 0..512 {
+        assert_eq!(zeroing.way(Kind::of(8 * MIB), 8 * MIB), Way::Written);
+        let _ = zeroing.samples(Kind::of(8 * MIB));
+    }
+}
+
+#[test]
+fn what_is_touched_here_and_there_is_looked_at_again_now_and_then() {
+    let zeroing = Zeroing::new();
+    zeroing.learn_chunks(Kind::of(8 * MIB), 8 * MIB, 8 * MIB);
+    zeroing.learn_pages(Kind::of(8 * MIB), 6, 64);
+    let ways = (0..64).map(|_| {
+        let _ = zeroing.samples(Kind::of(8 * MIB));
+        zeroing.way(Kind::of(8 * MIB), 8 * MIB)
+    });
+    assert_eq!(ways.filter(|&way| way == Way::Kernel).count(), 2);
+}
+
+#[test]
+fn each_rank_is_sampled_before_it_is_taken_for_dense() {
+    let zeroing = Zeroing::new();
+    let kinds = [0; RANKS].map(|_| zeroing.enter(512 * MIB));
+    // All chunks touched, and few pages.
+    for kind in kinds {
+        assert!(zeroing.samples(kind));
+        zeroing.learn_pages(kind, 1, 64);
+        zeroing.learn_chunks(kind, 512 * MIB, 512 * MIB);
+    }
+    for kind in kinds {
+        assert_eq!(zeroing.way(kind, 512 * MIB), Way::Thin);
+    }
+}
+
+#[test]
+fn a_rank_that_was_full_once_is_looked_at_when_it_is_half_used() {
+    let zeroing = Zeroing::new();
+    let kind = zeroing.enter(64 * MIB);
+    zeroing.learn_chunks(kind, 64 * MIB, 64 * MIB);
+    zeroing.learn_reach(kind, 64 * MIB, true, 64 * MIB);
+    for _ in 0..24 {
+        zeroing.learn_pages(kind, 32, 64);
+    }
+    let ways = (0..64).map(|_| {
+        let _ = zeroing.samples(kind);
+        zeroing.way(kind, 64 * MIB)
+    });
+    assert_eq!(ways.filter(|&way| way == Way::Kernel).count(), 2);
+}
+
+#[test]
+fn zeroed_blocks_have_a_reach_from_where_ranks_begin() {
+    let zeroing = Zeroing::new();
+    for len in [8 * MIB, RANKED_MIN] {
+        let kind = zeroing.enter(len);
+        zeroing.learn_reach(kind, len, true, len / 2);
+        assert_eq!(zeroing.reach(kind, len, true) < len, len == RANKED_MIN);
+    }
+}
+
+#[test]
+fn ranks_do_not_look_again_in_one_round() {
+    let zeroing = Zeroing::new();
+    let kinds = [0; RANKS].map(|_| zeroing.enter(64 * MIB));
+    for kind in kinds {
+        zeroing.learn_chunks(kind, 64 * MIB, 64 * MIB);
+        zeroing.learn_pages(kind, 6, 64);
+    }
+    for round in 0..64 {
+        let looks = kinds.iter().filter(|&&kind| {
+            let way = zeroing.way(kind, 64 * MIB);
+            let _ = zeroing.samples(kind);
+            way == Way::Kernel
+        });
+        assert!(looks.count() <= 1, "round {round}");
+    }
+}
+
+#[test]
+fn whose_chunks_stay_untouched_is_left_to_the_kernel() {
+    let zeroing = Zeroing::new();
+    zeroing.learn_chunks(Kind::of(64 * MIB), 16 * MIB, 64 * MIB);
+    zeroing.learn_pages(Kind::of(64 * MIB), 16, 64);
+    assert_eq!(zeroing.way(Kind::of(64 * MIB), 64 * MIB), Way::Kernel);
+    assert_eq!(zeroing.absent(Kind::of(64 * MIB), 64 * MIB), 64 * MIB - 64 * MIB / WHOLE * 60);
+}
+
+#[test]
+fn what_is_barely_touched_gets_small_pages_until_it_is_not() {
+    let zeroing = Zeroing::new();
+    zeroing.learn_chunks(Kind::of(6 * MIB), 6 * MIB, 6 * MIB);
+    zeroing.learn_pages(Kind::of(6 * MIB), 1, 64);
+    assert_eq!(zeroing.way(Kind::of(6 * MIB), 6 * MIB), Way::Thin);
+    zeroing.learn_thin(Kind::of(6 * MIB), 16 << 12, 6 * MIB);
+    assert_eq!(zeroing.way(Kind::of(6 * MIB), 6 * MIB), Way::Thin);
+    zeroing.learn_thin(Kind::of(6 * MIB), 6 * MIB, 6 * MIB);
+    assert_eq!(zeroing.way(Kind::of(6 * MIB), 6 * MIB), Way::Written);
+}
+
+#[test]
+fn samples_that_called_dense_zeros_untouched_are_not_believed_for_a_while() {
+    let zeroing = Zeroing::new();
+    zeroing.learn_chunks(Kind::of(6 * MIB), 6 * MIB, 6 * MIB);
+    zeroing.learn_pages(Kind::of(6 * MIB), 0, 64);
+    zeroing.learn_thin(Kind::of(6 * MIB), 6 * MIB, 6 * MIB);
+    for _ in 0..DISTRUST {
+        zeroing.learn_pages(Kind::of(6 * MIB), 0, 64);
+        assert_eq!(zeroing.way(Kind::of(6 * MIB), 6 * MIB), Way::Written);
+    }
+}
+
+#[test]
+fn the_reach_grows_at_once_and_shrinks_slowly() {
+    let zeroing = Zeroing::new();
+    let near = |bytes: usize, wanted: usize| bytes >= wanted && bytes <= wanted + wanted / 32;
+    zeroing.learn_reach(Kind::of(64 * MIB), 64 * MIB, false, 32 * MIB);
+    assert!(near(zeroing.reach(Kind::of(64 * MIB), 64 * MIB, false), 32 * MIB));
+    zeroing.learn_reach(Kind::of(64 * MIB), 64 * MIB, false, 64 * MIB);
+    assert_eq!(zeroing.reach(Kind::of(64 * MIB), 64 * MIB, false), 64 * MIB);
+    zeroing.learn_reach(Kind::of(64 * MIB), 64 * MIB, false, 32 * MIB);
+    assert!(zeroing.reach(Kind::of(64 * MIB), 64 * MIB, false) > 48 * MIB);
+    for _ in 0..40 {
+        zeroing.learn_reach(Kind::of(64 * MIB), 64 * MIB, false, 32 * MIB);
+    }
+    assert!(near(zeroing.reach(Kind::of(64 * MIB), 64 * MIB, false), 32 * MIB));
+}
+
+#[test]
+fn a_rank_knows_better_than_its_length_and_less_than_nothing_else() {
+    let zeroing = Zeroing::new();
+    let [trace, extension, scratch] = [0; 3].map(|_| zeroing.enter(64 * MIB));
+    let near = |bytes: usize, wanted: usize| bytes >= wanted && bytes <= wanted + wanted / 32;
+    for _ in 0..3 {
+        for (kind, touched) in [(scratch, 64 * MIB), (trace, 32 * MIB), (extension, 64 * MIB)] {
+            zeroing.learn_chunks(kind, touched, 64 * MIB);
+            zeroing.learn_pages(kind, touched / MIB, 64);
+            zeroing.learn_reach(kind, 64 * MIB, true, touched);
+            zeroing.learn_reach(kind, 64 * MIB, false, touched / 2);
+        }
+    }
+    assert!(near(zeroing.reach(trace, 64 * MIB, true), 32 * MIB));
+    assert!(near(zeroing.reach(trace, 64 * MIB, false), 16 * MIB));
+    for kind in [extension, scratch, Kind::of(64 * MIB), zeroing.enter(64 * MIB)] {
+        assert!(zeroing.reach(kind, 64 * MIB, true) > 48 * MIB);
+        assert_eq!(zeroing.way(kind, 64 * MIB), Way::Written);
+    }
+    assert_eq!(zeroing.way(trace, 64 * MIB), Way::Written);
+}
+
+#[test]
+fn what_is_touched_densely_up_to_somewhere_is_written_up_to_there() {
+    let zeroing = Zeroing::new();
+    let kind = zeroing.enter(64 * MIB);
+    zeroing.learn_chunks(kind, 16 * MIB, 64 * MIB);
+    zeroing.learn_pages(kind, 16, 64);
+    zeroing.learn_reach(kind, 64 * MIB, true, 16 * MIB);
+    assert_eq!(zeroing.way(kind, 64 * MIB), Way::Written);
+    // Not if it is touched here and there up to there.
+    zeroing.learn_reach(kind, 64 * MIB, true, 48 * MIB);
+    assert_eq!(zeroing.way(kind, 64 * MIB), Way::Kernel);
+}
+
+#[test]
+fn lengths_of_about_the_same_size_learn_together() {
+    let zeroing = Zeroing::new();
+    zeroing.learn_reach(Kind::of(64 * MIB), 64 * MIB, false, 32 * MIB);
+    assert!(zeroing.reach(Kind::of(64 * MIB + 4096), 64 * MIB + 4096, false) < 64 * MIB);
+    assert_eq!(zeroing.reach(Kind::of(96 * MIB), 96 * MIB, false), 96 * MIB);
+    for len in [0, 1, 2, 3, 4, 5, usize::MAX] {
+        assert_eq!(zeroing.reach(Kind::of(len), len, false), len);
+    }
+}
