@@ -11,8 +11,8 @@ use crate::os::{CHUNK, Huge, Os};
 use crate::sync::atomic::Ordering;
 
 /// Threads that gather at a time; others fault instead. Moves serialise on the address space's lock and
-/// interrupt every CPU of the process, faults do neither.
-const MOVERS_MAX: u32 = 2;
+/// interrupt every CPU of the process, faults do neither; but what is faulted in is purged elsewhere, too.
+const MOVERS_MAX: u32 = 4;
 
 /// Pieces that one part of a window may be gathered from.
 const SOURCES: usize = 24;
