@@ -13,11 +13,16 @@ use crate::os::{CHUNK, GRANULE};
 /// What colours are multiples of, but for the skew of long blocks: a cache line.
 const LINE: usize = 64;
 
-/// From this size on blocks are longer than what most last-level caches hold: they begin within a line.
+/// From this size on blocks are longer than what most last-level caches hold: they may begin within a line.
 const LONG_FROM: usize = 32 << 20;
 
 /// How far from a line such blocks begin: half a line, so that no load of 32 bytes straddles two.
 const SKEW: usize = 32;
+
+/// First-level data caches of more ways than this hold what a transpose has in hand of one set, or nearly, and a skew
+/// costs more there than it gains (docs/DESIGN.md has the measurements). AMD up to Zen 4 and Intel up to Cascade Lake
+/// have eight, Intel from Ice Lake and AMD from Zen 5 on have twelve.
+const SKEWED_WAYS_MAX: usize = 8;
 
 /// Room in a block for the largest colour.
 const COLOUR_ROOM: usize = GRANULE - LINE;
@@ -158,11 +163,9 @@ impl Block {
     /// equally far apart, as they are with steps of two rounds: one load in a loop over columns seems to be taken for one that
     /// goes on at that distance, and what is fetched ahead of it is far off (docs/DESIGN.md has the measurements). A copy from one to the next is spared the stalls of stores and loads that share their low bits.
     ///
-    /// Long blocks begin half a line earlier. They are matrices whose rows are a power of two long, and a transpose
-    /// writes a line into each of sixteen rows before it comes back to the first; all of them are in one set, unless
-    /// every line of the matrix is spread over two (docs/DESIGN.md says what that gains, and what it costs).
+    /// Long blocks begin `skew` bytes earlier: nothing, or half a line ([`skew`]).
     #[inline]
-    pub(crate) const fn colour(turn: usize, layout: Layout) -> usize {
+    pub(crate) const fn colour(turn: usize, layout: Layout, skew: usize) -> usize {
         if layout.align() >= GRANULE {
             return 0;
         }
@@ -171,12 +174,22 @@ impl Block {
         let offset = if layout.size() < LONG_FROM {
             whole
         } else if whole == 0 {
-            SKEW
+            skew
         } else {
-            whole - SKEW
+            whole - skew
         };
         offset & !(layout.align() - 1)
     }
+}
+
+/// How far from a line long blocks begin on a processor whose first-level data cache has so many ways; 0 is unknown, and
+/// taken for few.
+///
+/// They are matrices whose rows are a power of two long, and a transpose writes a line into each of sixteen rows before it
+/// comes back to the first; all of them are in one set, unless every line of the matrix is spread over two
+/// (docs/DESIGN.md says what that gains, and what it costs).
+pub(crate) const fn skew(l1_ways: usize) -> usize {
+    if l1_ways > SKEWED_WAYS_MAX { 0 } else { SKEW }
 }
 
 /// Whether a block of `len` bytes is one of those that lie further apart than others, and below each other in the order in
@@ -222,8 +235,8 @@ mod tests {
             for align in [1, 8, 64, 256, 2048, 4096, 1 << 21, 1 << 30] {
                 let request = layout(size, align);
                 let block = Block::of(request).unwrap();
-                for turn in 0..64 {
-                    let colour = Block::colour(turn, request);
+                for turn in 0..128 {
+                    let colour = Block::colour(turn / 2, request, skew([8, 12][turn % 2]));
                     assert_eq!(colour % align.min(GRANULE), 0);
                     assert!(colour + size <= block.len.bytes(), "{size} {align} {turn}");
                     let pointer = 7 * (1 << 30) + colour;
@@ -258,7 +271,7 @@ mod tests {
 
     #[test]
     fn nine_turns_give_nine_colours_far_apart_and_all_come() {
-        let line = |turn| Block::colour(turn, layout(LARGE_FROM, 8)) / LINE;
+        let line = |turn| Block::colour(turn, layout(LARGE_FROM, 8), skew(8)) / LINE;
         let mut seen = [false; 64];
         for turn in 0..64 * 1152 {
             seen[line(turn)] = true;
@@ -274,13 +287,17 @@ mod tests {
     }
 
     #[test]
-    fn long_blocks_begin_within_a_line_unless_an_alignment_was_asked_for() {
+    fn long_blocks_begin_within_a_line_where_ways_are_few_unless_an_alignment_was_asked_for() {
+        let from_line = |turn, size, align, ways| Block::colour(turn, layout(size, align), skew(ways)) % LINE;
         for turn in 0..64 * 288 {
-            assert_eq!(Block::colour(turn, layout(LONG_FROM - 1, 8)) % LINE, 0, "turn {turn}");
-            for align in [1, 8, SKEW] {
-                assert_eq!(Block::colour(turn, layout(LONG_FROM, align)) % LINE, SKEW, "turn {turn}");
+            for ways in [0, 4, 8] {
+                assert_eq!(from_line(turn, LONG_FROM - 1, 8, ways), 0, "turn {turn}");
+                for align in [1, 8, SKEW] {
+                    assert_eq!(from_line(turn, LONG_FROM, align, ways), SKEW, "turn {turn}");
+                }
+                assert_eq!(from_line(turn, LONG_FROM, LINE, ways), 0, "turn {turn}");
             }
-            assert_eq!(Block::colour(turn, layout(LONG_FROM, LINE)) % LINE, 0, "turn {turn}");
+            assert_eq!(from_line(turn, LONG_FROM, 8, 12), 0, "turn {turn}");
         }
     }
 

@@ -29,10 +29,11 @@ pub(crate) use grow::Grown;
 pub(crate) use peaks::PLACES;
 pub(crate) use shard::{SIZES, size_line};
 
+use core::alloc::Layout;
 use core::cell::Cell;
 
 use crate::config::{Config, Settings};
-use crate::geometry::SizeClass;
+use crate::geometry::{Block, SizeClass, skew};
 use crate::heap::{Growth, PageHeap, Setup, Unclean};
 use crate::limits::Limits;
 use crate::os::{self, GRANULE, Huge, HugeMode, Os};
@@ -112,6 +113,8 @@ pub(crate) struct Cache<O: Os> {
     thin: PageHeap<O>,
     /// The kernel's page size in bytes.
     page: AtomicUsize,
+    /// How far from a line long blocks begin, in bytes.
+    skew: AtomicUsize,
     /// What an allocator that gives everything back would fault in at a time, in bytes; 0 before the start.
     fault_unit: AtomicUsize,
     /// Null until the first request.
@@ -169,6 +172,7 @@ impl<O: Os> Cache<O> {
                 heap: PageHeap::new(os),
                 thin: PageHeap::new(again),
                 page: AtomicUsize::new(0),
+                skew: AtomicUsize::new(0),
                 fault_unit: AtomicUsize::new(0),
                 shards: AtomicPtr::new(core::ptr::null_mut()),
                 shard_count: AtomicUsize::new(0),
@@ -251,6 +255,7 @@ impl<O: Os> Cache<O> {
         self.heap.start(setup);
         self.start_thin(setup);
         self.page.store(facts.page, Ordering::Relaxed);
+        self.skew.store(skew(facts.l1_ways), Ordering::Relaxed);
         // The C library gives no advice: its memory is huge only where everybody's is.
         let is_huge = facts.huge_mode == HugeMode::Always && facts.huge_page > 0;
         let unit = if is_huge { facts.huge_page } else { facts.page };
@@ -290,6 +295,13 @@ impl<O: Os> Cache<O> {
     fn page(&self) -> usize {
         // Relaxed: published by the release store of `shards`.
         self.page.load(Ordering::Relaxed)
+    }
+
+    /// The offset into the block of the `turn`-th request.
+    #[inline]
+    pub(crate) fn colour(&self, turn: usize, layout: Layout) -> usize {
+        // Relaxed: as in `page`.
+        Block::colour(turn, layout, self.skew.load(Ordering::Relaxed))
     }
 
     /// The shards, wherever they are kept; null before the first request and while a thread forks.

@@ -52,7 +52,7 @@ impl<O: Os> Cache<O> {
             self.trace_refused(layout);
             return None;
         };
-        let p = handed.start + Block::colour(handed.turn, layout);
+        let p = handed.start + self.colour(handed.turn, layout);
         if self.note_born(p, layout) {
             self.trace_taken(p, layout, zeroed, handed.fresh);
             return Some(handed);
@@ -69,10 +69,10 @@ impl<O: Os> Cache<O> {
             && let Some(class) = block.class
             && let Some((start, turn)) = self.take(class, layout.size())
         {
-            return pointer(start + Block::colour(turn, layout));
+            return pointer(start + self.colour(turn, layout));
         }
         match self.allocate_slow(block, layout, false, config, on_start) {
-            Some(handed) => pointer(handed.start + Block::colour(handed.turn, layout)),
+            Some(handed) => pointer(handed.start + self.colour(handed.turn, layout)),
             None => ptr::null_mut(),
         }
     }
@@ -84,7 +84,7 @@ impl<O: Os> Cache<O> {
             && let Some(class) = block.class
             && let Some((start, turn)) = self.take(class, layout.size())
         {
-            let p = pointer(start + Block::colour(turn, layout));
+            let p = pointer(start + self.colour(turn, layout));
             // The block is ours until it is handed out, and `size` bytes fit behind the colour (G2).
             self.os().zero(p.addr(), layout.size());
             self.zeroed(layout.size(), layout.size());
@@ -93,7 +93,7 @@ impl<O: Os> Cache<O> {
         let Some(handed) = self.allocate_slow(block, layout, true, config, on_start) else {
             return ptr::null_mut();
         };
-        let p = pointer(handed.start + Block::colour(handed.turn, layout));
+        let p = pointer(handed.start + self.colour(handed.turn, layout));
         // As above; what is not in `unclean` reads as zero (H2).
         let written = write_zeros(self.os(), &handed.unclean, Span::new(p.addr(), layout.size()));
         self.zeroed(layout.size(), written);

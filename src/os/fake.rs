@@ -102,6 +102,7 @@ impl Fake {
             huge_mode: HugeMode::Madvise,
             ram: 64 << 20,
             cpus: 4,
+            l1_ways: 8,
             moves: true,
             moves_unsafely: false,
             residency: true,

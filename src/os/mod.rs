@@ -85,6 +85,8 @@ pub(crate) struct Facts {
     pub(crate) ram: usize,
     /// CPUs that this process may run on.
     pub(crate) cpus: usize,
+    /// Ways of the first-level data cache, 0 where nobody tells.
+    pub(crate) l1_ways: usize,
     /// Whether `mremap` with `MREMAP_DONTUNMAP` works here and is safe on this kernel.
     pub(crate) moves: bool,
     /// Whether it works here, on a kernel with a known fault in it. Never with `moves`.

@@ -124,6 +124,7 @@ mod tests {
         huge_mode: HugeMode::Madvise,
         ram: 8 << 30,
         cpus: 4,
+        l1_ways: 8,
         moves: true,
         moves_unsafely: false,
         residency: true,

@@ -46,6 +46,20 @@ fn absurd_requests_get_null_and_change_nothing() {
 }
 
 #[test]
+fn long_blocks_begin_within_a_line_where_the_first_cache_has_few_ways() {
+    for (ways, offset) in [(0, 32), (8, 32), (12, 0)] {
+        let os = fake(2 << 30);
+        os.set_facts(|facts| facts.l1_ways = ways);
+        let model = Model::new(os, 512 * MIB, Config::new());
+        let sizes = [40 * MIB, 20 * MIB, 64 * MIB];
+        let blocks: Vec<Live> =
+            sizes.iter().map(|&size| model.allocate(layout(size, 8), false, 0).unwrap()).collect();
+        assert_eq!(blocks.iter().map(|live| live.p % 64).collect::<Vec<_>>(), [offset, 0, offset]);
+        finish(&model, blocks, true);
+    }
+}
+
+#[test]
 fn the_real_kernel_refuses_absurd_sizes_too() {
     let mut model = Model::new(Linux, 1 << 36, Config::new());
     let block = model.allocate(layout(3 * MIB, 8), true, 1).unwrap();

@@ -25,6 +25,7 @@ pub(super) fn facts() -> Facts {
         huge_mode: huge_mode(huge_page),
         ram: ram(),
         cpus: cpus(),
+        l1_ways: l1_ways(),
         moves: abilities.moves && !unsafely,
         moves_unsafely: unsafely,
         residency: abilities.residency,
@@ -37,6 +38,16 @@ pub(super) fn page() -> usize {
     // SAFETY: sysconf only answers; both C libraries have this answer at hand.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(page).ok().filter(|page| page.is_power_of_two()).unwrap_or(GRANULE).max(GRANULE)
+}
+
+/// Ways of the first-level data cache. glibc asks the processor, and needs no memory for it; musl has no such question.
+fn l1_ways() -> usize {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: as in `page`.
+    let ways = unsafe { libc::sysconf(libc::_SC_LEVEL1_DCACHE_ASSOC) };
+    #[cfg(not(target_env = "gnu"))]
+    let ways = 0;
+    usize::try_from(ways).unwrap_or(0)
 }
 
 fn read(path: &CStr) -> Option<usize> {
