@@ -133,6 +133,12 @@ impl<O: Os> PageHeap<O> {
         filled
     }
 
+    /// Makes believe that so many threads are gathering.
+    #[cfg(test)]
+    pub(crate) fn pretend_movers(&self, threads: u32) {
+        self.movers.store(threads, Ordering::Relaxed);
+    }
+
     /// Moves free dirty chunks under `target`, which is zero, in transit, and whole chunks.
     fn move_under(&self, target: Span) -> Filled {
         let mut sources = [Source { span: Span::new(0, 0), shift: 0, became: State::Dirty }; SOURCES];

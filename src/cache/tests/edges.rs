@@ -60,6 +60,23 @@ fn long_blocks_begin_within_a_line_where_the_first_cache_has_few_ways() {
 }
 
 #[test]
+fn four_threads_gather_at_once_and_the_fifth_faults() {
+    for (others, gathers) in [(0, true), (3, true), (4, false)] {
+        let model = Model::new(fake(2 << 30), 512 * MIB, Config::new());
+        // Free memory in pieces, none of which is long enough.
+        let mut kept: Vec<Live> =
+            (0..8).map(|_| model.allocate(layout(9 * MIB, 8), false, 1).unwrap()).collect();
+        for nth in [6, 4, 2, 0] {
+            model.free(kept.remove(nth));
+        }
+        model.cache.heap.pretend_movers(others);
+        kept.push(model.allocate(layout(24 * MIB, 8), false, 1).unwrap());
+        assert_eq!(model.cache.heap.books().moved > 0, gathers, "beside {others} others");
+        finish(&model, kept, true);
+    }
+}
+
+#[test]
 fn the_real_kernel_refuses_absurd_sizes_too() {
     let mut model = Model::new(Linux, 1 << 36, Config::new());
     let block = model.allocate(layout(3 * MIB, 8), true, 1).unwrap();
