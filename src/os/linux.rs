@@ -30,6 +30,8 @@ pub(crate) use limits::{Limit, overcommit_mode};
 #[cfg(not(all(test, loom)))]
 pub(crate) use signals::{INTERRUPT, at_signals};
 pub(crate) use smaps::mappings;
+#[cfg(all(test, not(loom)))]
+pub(crate) use sys::lock_pages;
 pub(crate) use usage::{Usage, fault_costs};
 
 use sys::{KeepErrno, errno, outcome, ptr};

@@ -22,6 +22,8 @@ mod obstacle;
 pub(crate) mod private;
 mod settings;
 
+#[cfg(all(test, not(loom)))]
+pub(crate) use linux::lock_pages;
 #[cfg(not(all(test, loom)))]
 pub(crate) use linux::{INTERRUPT, at_signals};
 pub(crate) use linux::{

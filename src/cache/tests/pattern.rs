@@ -194,10 +194,3 @@ pub(super) fn soil(p: usize, len: usize) {
     // SAFETY: a block that the test holds.
     unsafe { std::ptr::with_exposed_provenance_mut::<u8>(p).write_bytes(0xa5, len) };
 }
-
-/// Locks memory of the real kernel, or unlocks it; whether it let us.
-pub(super) fn lock(p: usize, len: usize, locks: bool) -> bool {
-    let p = std::ptr::with_exposed_provenance(p);
-    // SAFETY: the range is mapped; locking it changes nothing that can be read.
-    unsafe { if locks { libc::mlock(p, len) == 0 } else { libc::munlock(p, len) == 0 } }
-}

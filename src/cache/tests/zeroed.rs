@@ -9,11 +9,11 @@ use std::alloc::Layout;
 use super::fake;
 use super::model::{Live, Model};
 use super::ops::{Hooks, Op, finish, one};
-use super::pattern::{assert_zero, lock, soil};
+use super::pattern::{assert_zero, soil};
 use crate::config::{Config, Moves};
-use crate::os::Linux;
 use crate::os::fake::errno;
 use crate::os::fake::{Call, Fake, PurgeFailure, When};
+use crate::os::{Linux, lock_pages};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -324,10 +324,10 @@ fn zeroed_over_the_real_kernel_after_a_user_left_memory_locked() {
     // Within what `ulimit -l` allows anybody; where it is refused, the rest is tested.
     let live = blocks.remove(5);
     let (start, len) = (live.block().start, 64 * KIB);
-    let locked = lock(start, len, true);
+    let locked = lock_pages(start, len, true).is_ok();
     model.free(live);
     model.cache.release();
     harvest(&model, &mut blocks);
-    assert_eq!(lock(start, len, false), locked);
+    assert_eq!(lock_pages(start, len, false).is_ok(), locked);
     finish(&model, blocks, false);
 }

@@ -35,6 +35,13 @@ pub(in crate::os) fn outcome(ret: i32) -> Outcome {
     if ret == 0 { Ok(()) } else { Err(Errno(errno())) }
 }
 
+/// Locks memory as a user does (`mlock`), or unlocks it.
+#[cfg(all(test, not(loom)))]
+pub(crate) fn lock_pages(addr: usize, len: usize, locks: bool) -> Outcome {
+    // SAFETY: both read and change no byte, and refuse a range that is not mapped (ENOMEM).
+    outcome(unsafe { if locks { libc::mlock(ptr(addr), len) } else { libc::munlock(ptr(addr), len) } })
+}
+
 /// An address as the kernel's interfaces want it.
 pub(super) fn ptr(addr: usize) -> *mut libc::c_void {
     core::ptr::with_exposed_provenance_mut(addr)
