@@ -1,13 +1,13 @@
 //! What a request does that this thread's stack does not serve, in the order of what it costs.
 
 use super::runs::Leaving;
-use super::untouched::{Noted, WORTH_A_LOOK};
+use super::untouched::Noted;
 use super::{Cache, Handed, count::add, shard};
 use crate::geometry::{Block, Granules, SizeClass, is_long};
 use crate::heap::{End, Fit, Found, Run, Span, Unclean, Unit, Wish};
 use crate::os::{CHUNK, GRANULE, Os};
 use crate::sync::atomic::Ordering;
-use crate::zeroing::{Kind, Way};
+use crate::zeroing::{Kind, WORTH_A_LOOK, Way};
 
 /// Fresh memory between two looks at what the container or host has left, in bytes; a look reads files.
 const LOOK_EVERY: usize = 256 << 20;

@@ -16,9 +16,6 @@ const WAYS: usize = 4;
 
 const SETS: usize = SLOTS / WAYS;
 
-/// Blocks shorter than this are not worth a look: a huge page or two.
-pub(super) const WORTH_A_LOOK: usize = 4 << 20;
-
 /// What is known of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Noted {

@@ -16,6 +16,10 @@ use crate::sync::process::{AtomicU8, Ordering::Relaxed};
 /// a granule for the colour included.
 const ALWAYS_WRITTEN: usize = CHUNK + GRANULE;
 
+/// Of blocks shorter than this nobody sees which chunks are touched: it is a huge page or two. They are written unless they
+/// are barely touched.
+pub(crate) const WORTH_A_LOOK: usize = 4 << 20;
+
 /// Lengths are told apart by quarters of a power of two.
 pub(super) const LENGTHS: usize = 48 * 4;
 
@@ -171,11 +175,15 @@ impl Zeroing {
         let chunks = self.of_chunks(kind).chunks.load(Relaxed);
         let lesson = self.of_pages(kind);
         let pages = usize::from(lesson.pages.load(Relaxed));
-        if chunks == UNKNOWN {
+        let looked_at = len >= WORTH_A_LOOK;
+        if looked_at && chunks == UNKNOWN {
             return Way::Kernel;
         }
         if pages <= THIN && lesson.distrust.load(Relaxed) == 0 {
             return Way::Thin;
+        }
+        if !looked_at {
+            return Way::Written;
         }
         // What lies beyond its reach is left untouched in any case.
         let reach = self.reach_share(kind, len, true);

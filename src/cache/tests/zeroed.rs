@@ -331,3 +331,21 @@ fn zeroed_over_the_real_kernel_after_a_user_left_memory_locked() {
     assert_eq!(lock_pages(start, len, false).is_ok(), locked);
     finish(&model, blocks, false);
 }
+
+/// Nobody sees which chunks of blocks of a huge page or two are touched, and for want of that all of them were left to the
+/// kernel, which faulted each in anew.
+#[test]
+fn zeroed_blocks_of_a_huge_page_or_two_are_written_where_memory_is_resident() {
+    let model = Model::new(fake(2 << 30), 512 * MIB, Config::new());
+    let long = model.allocate(layout(64 * MIB, 8), false, 1).unwrap();
+    model.os().touch(long.p, 64 * MIB);
+    model.free(long);
+    let misses = model.cache.snapshot().misses;
+    for turn in 0..64 {
+        let live = model.allocate(layout(2 * MIB + 8 * KIB + turn * 31 * KIB, 8), true, 1).unwrap();
+        model.os().touch(live.p, live.layout.size());
+        model.free(live);
+    }
+    assert_eq!(model.cache.snapshot().misses, misses);
+    finish(&model, Vec::new(), false);
+}

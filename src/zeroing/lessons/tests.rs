@@ -16,6 +16,25 @@ fn small_blocks_are_written_and_unknown_ones_left_to_the_kernel() {
 }
 
 #[test]
+fn blocks_whose_chunks_nobody_looks_at_are_written_unless_they_are_barely_touched() {
+    let zeroing = Zeroing::new();
+    for len in [2 * MIB + 8192, 3 * MIB, WORTH_A_LOOK - 4096] {
+        let kind = Kind::of(len);
+        assert_eq!(zeroing.way(kind, len), Way::Written, "{len}");
+        zeroing.learn_pages(kind, 6, 64);
+        for _ in 0..64 {
+            let _ = zeroing.samples(kind);
+            assert_eq!(zeroing.way(kind, len), Way::Written, "{len}");
+        }
+        for _ in 0..16 {
+            zeroing.learn_pages(kind, 1, 64);
+        }
+        assert_eq!(zeroing.way(kind, len), Way::Thin, "{len}");
+    }
+    assert_eq!(zeroing.way(Kind::of(WORTH_A_LOOK), WORTH_A_LOOK), Way::Kernel);
+}
+
+#[test]
 fn what_is_touched_densely_is_written() {
     let zeroing = Zeroing::new();
     zeroing.learn_chunks(Kind::of(8 * MIB), 8 * MIB, 8 * MIB);
