@@ -89,12 +89,16 @@ impl<O: Os> Cache<O> {
         let mut stacks = shard.lock(self.os());
         shard::bump(&shard.counts.frees, u64::from(requested > 0));
         shard::bump(&shard.counts.live, (requested as u64).wrapping_neg());
+        let len = block.len.bytes();
+        if stacks.put_back(len, start, &shard.counts) {
+            return;
+        }
         let Some(class) = block.class else {
             drop(stacks);
-            return self.give_long(Span::new(start, block.len.bytes()));
+            return self.give_long(Span::new(start, len));
         };
         let bounds = self.bounds();
-        if stacks.put_back(class, start, &shard.counts) || stacks.push(class, start, bounds, &shard.counts) {
+        if stacks.push(class, start, bounds, &shard.counts) {
             return;
         }
         self.give_full_slow(stacks, shard, class, start, bounds);

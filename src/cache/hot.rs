@@ -14,8 +14,9 @@ use crate::geometry::SizeClass;
 use crate::heap::Span;
 use crate::os::Os;
 
-/// The most that a hot run holds free, in bytes: a second-level cache or two.
-pub(super) const HOT_MAX: usize = 4 << 20;
+/// The most that a hot run holds free, in bytes: a second-level cache or two; or a vector that has been pushed to until it
+/// has room for 4 MiB, with its colour, and a short block before it.
+pub(super) const HOT_MAX: usize = (4 << 20) + (64 << 10);
 
 /// Blocks up to this length come from the hot run, in bytes: of longer ones little would be left in a second-level cache.
 /// A run of full length holds three of them; it begins in a piece of this length or more, which has room for one of
@@ -76,6 +77,16 @@ impl Hot {
         }
         fits
     }
+
+    /// Makes the block longer that ends where the next one would begin.
+    fn extend(&mut self, block: Span, longer: usize) -> bool {
+        let more = longer - block.len;
+        let fits = block.end() == self.top && block.start >= self.start && more <= self.end - self.top;
+        if fits {
+            self.top += more;
+        }
+        fits
+    }
 }
 
 impl<O: Os> Cache<O> {
@@ -114,14 +125,22 @@ impl Stacks {
         Some(start)
     }
 
-    /// Puts a block of a class back into the hot run, if it lies at its front.
+    /// Puts a block back into the hot run, if it lies at its front.
     #[inline]
-    pub(super) fn put_back(&mut self, class: SizeClass, start: usize, counts: &super::shard::Counts) -> bool {
-        let len = class.len().bytes();
+    pub(super) fn put_back(&mut self, len: usize, start: usize, counts: &super::shard::Counts) -> bool {
         let fits = self.hot.put_back(start, len);
         if fits {
             self.tokens += 1;
             self.note_free(0, len, counts);
+        }
+        fits
+    }
+
+    /// Makes a block longer in place, if it lies at the front of the hot run and the run has room.
+    pub(super) fn extend(&mut self, block: Span, longer: usize, counts: &super::shard::Counts) -> bool {
+        let fits = self.hot.extend(block, longer);
+        if fits {
+            self.note_free(longer - block.len, 0, counts);
         }
         fits
     }
@@ -141,5 +160,20 @@ mod tests {
         assert_eq!(hot.top, 1 << 20);
         assert!(!hot.put_back((1 << 20) - (64 << 10), 64 << 10), "not of this run");
         assert_eq!(hot.cut(2 << 20), None);
+    }
+
+    #[test]
+    fn the_block_that_was_cut_last_grows_while_there_is_room() {
+        let mut hot = Hot { start: 1 << 20, top: 1 << 20, end: 2 << 20 };
+        let first = Span::new(hot.cut(64 << 10).unwrap(), 64 << 10);
+        assert!(hot.extend(first, 128 << 10) && hot.top == first.start + (128 << 10));
+        let first = Span::new(first.start, 128 << 10);
+        let second = Span::new(hot.cut(64 << 10).unwrap(), 64 << 10);
+        assert!(!hot.extend(first, 256 << 10), "another lies behind it");
+        assert!(!hot.extend(second, 897 << 10), "longer than what is left");
+        assert!(hot.extend(second, 896 << 10) && hot.rest().is_empty());
+        // One that ends where a run begins of which nothing is cut is no part of it.
+        let mut next = Hot { start: 2 << 20, top: 2 << 20, end: 4 << 20 };
+        assert!(!next.extend(Span::new(second.start, 896 << 10), 1 << 20));
     }
 }

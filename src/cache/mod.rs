@@ -368,10 +368,7 @@ impl<O: Os> Cache<O> {
     #[inline]
     fn take_from(&self, shard: &Shard, class: SizeClass, requested: usize) -> Option<(usize, usize)> {
         let mut stacks = shard.lock(self.os());
-        let start = match stacks.cut(class, &shard.counts).or_else(|| stacks.pop(class, &shard.counts)) {
-            Some(start) => start,
-            None => stacks.cut_run(class, &shard.counts)?,
-        };
+        let start = stacks.take(class, &shard.counts)?;
         let (turn, tick) = stacks.count(requested);
         shard::bump(&shard.counts.stack_hits, 1);
         shard::bump(&shard.counts.live, requested as u64);

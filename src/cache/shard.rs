@@ -194,6 +194,15 @@ impl Stacks {
         counts.stacked.store(self.bytes, Ordering::Relaxed);
     }
 
+    /// Takes a block of a class from whatever the shard has.
+    #[inline]
+    pub(super) fn take(&mut self, class: SizeClass, counts: &Counts) -> Option<usize> {
+        match self.cut(class, counts).or_else(|| self.pop(class, counts)) {
+            Some(start) => Some(start),
+            None => self.cut_run(class, counts),
+        }
+    }
+
     /// Takes the block that was freed last.
     #[inline]
     pub(super) fn pop(&mut self, class: SizeClass, counts: &Counts) -> Option<usize> {

@@ -161,7 +161,7 @@ fn the_next_hot_run_begins_in_a_run_that_is_long_enough() {
     stacks.hot = Hot::of(Span::new(64 * MIB, 4 * KIB));
     stacks.note_free(0, 4 * KIB, &shard.counts);
     stacks.tokens = 10;
-    stacks.keep(Span::new(MIB, HOT_BLOCK_MAX / 4096 * 4096), &mut out, &shard.counts);
+    stacks.keep(Span::new(MIB, (HOT_BLOCK_MAX - 1) / 4096 * 4096), &mut out, &shard.counts);
     stacks.keep(Span::new(16 * MIB, 6 * MIB), &mut out, &shard.counts);
     let before = stacks.bytes();
     assert_eq!(stacks.cut_run(short, &shard.counts), Some(16 * MIB));

@@ -175,3 +175,62 @@ fn where_blocks_are_wiped_stacks_hold_all_that_a_shard_may() {
         finish(&model, Vec::new(), true);
     }
 }
+
+/// Leaves so much resident memory free.
+fn with_free(bytes: usize) -> Model<Fake> {
+    let model = Model::new(fake(2 << 30), 512 * MIB, Config::new());
+    let long = take(&model, bytes);
+    model.os().touch(long.p, bytes);
+    model.free(long);
+    model
+}
+
+/// What the second thread's shard holds, once it has freed some blocks.
+fn at_hand_elsewhere(model: &Model<Fake>) -> impl Fn() -> usize {
+    as_thread_of(1, || {
+        let blocks = [80, 96, 112, 200].map(|kib| take(model, kib * KIB));
+        blocks.into_iter().for_each(|block| model.free(block));
+    });
+    || model.cache.shards()[1].lock(model.os()).bytes()
+}
+
+/// Each time it grew, all threads gave back what they had at hand, and it was copied or found what it lay before free.
+#[test]
+fn a_vector_that_is_pushed_to_alone_grows_where_it_is_and_bothers_nobody() {
+    let model = with_free(128 * MIB);
+    let held = at_hand_elsewhere(&model);
+    let before = held();
+    as_thread_of(0, || {
+        let mut starts = Vec::new();
+        for _ in 0..3 {
+            let mut vector = take(&model, 64 * KIB);
+            starts.push(vector.block().start);
+            while vector.layout.size() < 4 * MIB {
+                let longer = vector.layout.size() * 2;
+                assert!(model.resize(&mut vector, longer, 0));
+                assert_eq!((vector.block().start, held()), (starts[0], before), "at {longer} bytes");
+            }
+            model.audit(true);
+            model.free(vector);
+        }
+    });
+    assert_eq!(model.cache.snapshot().copied, 0);
+    finish(&model, Vec::new(), true);
+}
+
+#[test]
+fn a_short_block_that_grows_elsewhere_bothers_nobody() {
+    let model = with_free(128 * MIB);
+    let held = at_hand_elsewhere(&model);
+    let before = held();
+    as_thread_of(0, || {
+        let mut short = take(&model, 64 * KIB);
+        let behind = take(&model, 64 * KIB);
+        for size in [128, 256, 500].map(|kib| kib * KIB) {
+            assert!(model.resize(&mut short, size, 0));
+            assert_eq!(held(), before, "at {size} bytes");
+        }
+        [short, behind].into_iter().for_each(|block| model.free(block));
+    });
+    finish(&model, Vec::new(), true);
+}
