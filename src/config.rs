@@ -119,7 +119,8 @@ impl Config {
 
     /// Chooses whether glibc is told to keep its heap top between bursts of small blocks (`M_TRIM_THRESHOLD` and
     /// `M_TOP_PAD`), which it would learn by itself if it saw the large blocks that this allocator serves. On by
-    /// default; without effect on other C libraries.
+    /// default; without effect on other C libraries, nor on what the environment says of the same knobs
+    /// (`MALLOC_TRIM_THRESHOLD_`, `GLIBC_TUNABLES`).
     #[must_use]
     pub const fn tune_glibc(mut self, tune: bool) -> Self {
         self.tune_glibc = tune;

@@ -53,3 +53,36 @@ fn bursts_of_small_blocks_fault_no_more_than_without_us() {
         assert!(ours <= system + 64, "{ours} faults, {system} without us");
     }
 }
+
+#[test]
+#[cfg(target_env = "gnu")]
+fn what_the_environment_says_of_glibc_stands() {
+    const TEST: &str = "what_the_environment_says_of_glibc_stands";
+    let body = || {
+        // The engine starts with the first large block, and glibc is told then.
+        black_box(vec![2_u8; 1 << 20]);
+        let mut blocks: Vec<Vec<u8>> = Vec::with_capacity(4096);
+        let mut round = || {
+            (0..4096).for_each(|_| blocks.push(vec![1; 32 << 10]));
+            blocks.clear();
+        };
+        round();
+        let before = faults();
+        (0..4).for_each(|_| round());
+        tell("faults", faults() - before);
+    };
+    // In its first heap, which is trimmed at its top; other threads have heaps of their own otherwise.
+    let variables: [(&str, &[_]); 2] = [
+        ("variables", &[("MALLOC_TRIM_THRESHOLD_", "1073741824"), ("MALLOC_ARENA_MAX", "1")]),
+        (
+            "tunables",
+            &[("GLIBC_TUNABLES", "glibc.malloc.arena_max=1:glibc.malloc.trim_threshold=1073741824")],
+        ),
+    ];
+    for (label, environment) in variables {
+        let ended = alone(TEST, label, environment, body);
+        if let Some(faults) = ended.map(|ended| ended.told("faults")) {
+            assert!(faults < 4096, "{faults} faults, though the {label} keep 1 GiB");
+        }
+    }
+}

@@ -22,6 +22,8 @@ mod smaps;
 mod strain;
 pub(super) mod sys;
 mod text;
+#[cfg(target_env = "gnu")]
+mod tunables;
 mod usage;
 mod vma;
 

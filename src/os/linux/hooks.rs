@@ -4,7 +4,9 @@
 
 use core::ffi::c_void;
 
+use super::environ;
 use super::sys::KeepErrno;
+use super::tunables::Seen;
 use crate::error::Errno;
 use crate::os::Outcome;
 
@@ -30,16 +32,23 @@ pub(crate) fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: 
 /// in again at every 128 KiB. All are cut to what an `int` holds. Does nothing on other C libraries.
 ///
 /// Any such setting also stops glibc's own tuning of the size from which a block gets a mapping of its own, which
-/// would have risen with the first large block that C code frees: hence the third.
+/// would have risen with the first large block that C code frees: hence the third. What the environment sets of the three
+/// stays as it is.
 #[cfg(target_env = "gnu")]
 pub(crate) fn keep_small_top(trim_threshold: usize, top_pad: usize, mmap_threshold: usize) {
     let _keep = KeepErrno::new();
-    let int = |bytes: usize| i32::try_from(bytes).unwrap_or(i32::MAX);
-    // SAFETY: mallopt takes the lock of glibc's heap itself. A refused setting costs speed alone.
-    unsafe {
-        libc::mallopt(libc::M_TRIM_THRESHOLD, int(trim_threshold));
-        libc::mallopt(libc::M_TOP_PAD, int(top_pad));
-        libc::mallopt(libc::M_MMAP_THRESHOLD, int(mmap_threshold));
+    let mut seen = Seen::new();
+    environ::stream(&mut |piece| seen.feed(piece));
+    let knobs = [
+        (libc::M_TRIM_THRESHOLD, trim_threshold),
+        (libc::M_TOP_PAD, top_pad),
+        (libc::M_MMAP_THRESHOLD, mmap_threshold),
+    ];
+    for ((knob, bytes), is_set) in knobs.into_iter().zip(seen.seen()) {
+        if !is_set {
+            // SAFETY: mallopt takes the lock of glibc's heap itself. A refused setting costs speed alone.
+            unsafe { libc::mallopt(knob, i32::try_from(bytes).unwrap_or(i32::MAX)) };
+        }
     }
 }
 
