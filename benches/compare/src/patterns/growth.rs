@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use super::{Case, Pattern, size};
 use crate::block::check_dense;
-use crate::scale::{MIB, Scale};
+use crate::scale::{KIB, MIB, Scale};
 
 /// What all columns of a table take together.
 const TABLE: usize = 256 * MIB;
@@ -14,6 +14,11 @@ pub(super) fn list() -> Vec<Pattern> {
         Pattern::new("push/512M", "one vector grown by push to 512 MiB", push),
         Pattern::new("push-all", "a vector on each thread grown by push, 512 MiB together", push_all),
     ];
+    for (name, bytes) in [("200K", 200 * KIB), ("3M", 3 * MIB)] {
+        let about =
+            format!("vectors of {name} grown by push on each thread, one at a time, 256 MiB together");
+        list.push(Pattern::new(format!("push-short/{name}"), about, move |scale| push_short(scale, bytes)));
+    }
     for columns in [8, 32, 64, 128, 256] {
         let shape = format!("{columns}x{}", size(TABLE / columns));
         let about = format!("{shape} columns in vectors of that capacity, written row by row");
@@ -52,6 +57,21 @@ fn push_all(scale: Scale) -> Case {
             rayon::broadcast(|context| {
                 let seed = context.index() as u64;
                 check_dense(&grown(words, seed), seed, scale);
+            });
+        });
+        8 * words * rayon::current_num_threads()
+    })
+}
+
+fn push_short(scale: Scale, full: usize) -> Case {
+    let words = scale.bytes(full) / 8;
+    let vectors = scale.count(scale.per_thread(256 * MIB / full)) as u64;
+    Case::new(scale.rounds(12), move |watch| {
+        watch.timed(|| {
+            rayon::broadcast(|_| {
+                for seed in 0..vectors {
+                    check_dense(&grown(words, seed), seed, scale);
+                }
             });
         });
         8 * words * rayon::current_num_threads()

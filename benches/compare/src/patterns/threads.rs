@@ -5,7 +5,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use super::{Case, Pattern};
-use crate::block::{Random, check_filled, filled};
+use crate::block::{Random, add_dense, check_dense, check_filled, filled, zeroed};
 use crate::scale::{KIB, MIB, Scale};
 
 pub(super) fn list() -> Vec<Pattern> {
@@ -18,6 +18,9 @@ pub(super) fn list() -> Vec<Pattern> {
             format!("every thread fills and frees blocks of {what}, one at a time, 256 MiB a round each");
         list.push(Pattern::new(format!("fill-all/{name}"), about, move |scale| fill_all(scale, low, high)));
     }
+    let about =
+        "every thread adds to all of zeroed blocks of 128 KiB to 4 MiB, one at a time, 256 MiB a round each";
+    list.push(Pattern::new("dense-all/mid", about, dense_all));
     let about = "buffers of 2 to 14 MiB: one thread fills, one changes, one checks and frees them";
     list.push(Pattern::new("pass-on", about, pass_on));
     let about =
@@ -27,6 +30,19 @@ pub(super) fn list() -> Vec<Pattern> {
 }
 
 fn fill_all(scale: Scale, low: usize, high: usize) -> Case {
+    one_at_a_time(scale, low, high, move |bytes| check_filled(&filled(bytes, 5), 5, scale))
+}
+
+fn dense_all(scale: Scale) -> Case {
+    one_at_a_time(scale, 128 * KIB, 4 * MIB, move |bytes| {
+        let mut block = zeroed(bytes);
+        add_dense(&mut block, 5);
+        check_dense(&block, 5, scale);
+    })
+}
+
+/// Has every thread do something with blocks of random lengths, one at a time.
+fn one_at_a_time(scale: Scale, low: usize, high: usize, each: impl Fn(usize) + Sync + 'static) -> Case {
     let mut round = 0;
     Case::new(scale.rounds(12), move |watch| {
         round += 1;
@@ -36,7 +52,7 @@ fn fill_all(scale: Scale, low: usize, high: usize) -> Case {
                 let (mut left, mut largest) = (scale.bytes(256 * MIB), 0);
                 while left > 0 {
                     let bytes = scale.bytes(random.between(low, high));
-                    check_filled(&filled(bytes, 5), 5, scale);
+                    each(bytes);
                     left = left.saturating_sub(bytes);
                     largest = largest.max(bytes);
                 }
