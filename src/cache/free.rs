@@ -78,6 +78,9 @@ impl<O: Os> Cache<O> {
 
     /// Takes back a block in any case.
     pub(crate) fn give_slowly(&self, start: usize, block: Block, requested: usize) {
+        if !self.is_ready() {
+            self.see_child();
+        }
         match self.shard_slow() {
             Some(shard) => self.give_to(shard, start, block, requested),
             None => self.give_while_forking(Span::new(start, block.len.bytes()), requested),
@@ -86,19 +89,14 @@ impl<O: Os> Cache<O> {
 
     #[inline]
     fn give_to(&self, shard: &shard::Shard, start: usize, block: Block, requested: usize) {
-        let mut stacks = shard.lock(self.os());
-        shard::bump(&shard.counts.frees, u64::from(requested > 0));
-        shard::bump(&shard.counts.live, (requested as u64).wrapping_neg());
-        let len = block.len.bytes();
-        if stacks.put_back(len, start, &shard.counts) {
-            return;
-        }
         let Some(class) = block.class else {
-            drop(stacks);
-            return self.give_long(Span::new(start, len));
+            return self.give_long(shard, Span::new(start, block.len.bytes()), requested);
         };
+        let mut stacks = shard.lock(self.os());
+        shard.counts.note_freed(requested);
         let bounds = self.bounds();
-        if stacks.push(class, start, bounds, &shard.counts) {
+        let len = class.len().bytes();
+        if stacks.put_back(len, start, &shard.counts) || stacks.push(class, start, bounds, &shard.counts) {
             return;
         }
         self.give_full_slow(stacks, shard, class, start, bounds);
@@ -126,11 +124,18 @@ impl<O: Os> Cache<O> {
     }
 
     /// Takes back a block that is too long for a stack.
-    fn give_long(&self, span: Span) {
-        if self.is_thin(span) {
-            return self.give_thin(span);
-        }
-        match self.take_note(span.start) {
+    fn give_long(&self, shard: &shard::Shard, span: Span, requested: usize) {
+        let is_thin = self.is_thin(span);
+        // Before the memory can be anybody else's, who may note something of it.
+        let noted = if is_thin { None } else { self.take_note(span.start) };
+        let mut stacks = shard.lock(self.os());
+        shard.counts.note_freed(requested);
+        let is_back = !is_thin && stacks.put_back(span.len, span.start, &shard.counts);
+        drop(stacks);
+        match noted {
+            _ if is_thin => self.give_thin(span),
+            Some(noted) if is_back => self.settle_note(&noted),
+            None if is_back => {}
             Some(noted) => self.give_noted(span, noted),
             None => self.given(self.heap.give(&[span], 0)),
         }
@@ -277,7 +282,15 @@ impl<O: Os> Cache<O> {
 
     /// Before a fork: waits until nothing is in transit, and holds all shards.
     pub(crate) fn before_fork(&self) {
+        if !self.is_ready() {
+            // A handler that forks.
+            self.see_child();
+        }
         self.heap.before_fork();
+        // Until the heap is left again no other thread forks. Relaxed, as every use of them: who acts on them is this thread,
+        // or its copy in a child.
+        self.thread_in_fork.store(self.os().thread(), Ordering::Relaxed);
+        self.mark_in_fork.store(self.os().mark(), Ordering::Relaxed);
         self.thin.before_fork();
         if self.is_checked() {
             self.heap.misuse().before_fork(self.os());
@@ -301,12 +314,35 @@ impl<O: Os> Cache<O> {
         if self.is_checked() {
             self.heap.misuse().after_fork(self.os());
         }
+        self.mark_in_fork.store(0, Ordering::Relaxed);
         self.thin.after_fork();
         self.heap.after_fork();
     }
 
-    /// After a fork, in the child, which has this thread alone.
+    /// To be called where there are no shards: in a child whose handler has yet to run, does what that will do. Handlers
+    /// that others registered before ours run before it; they may take blocks and give them back, and whoever held a lock
+    /// of ours when the process forked does not exist there to open it. Other threads that such a handler starts wait.
+    #[cold]
+    pub(crate) fn see_child(&self) {
+        let forked = self.mark_in_fork.load(Ordering::Relaxed);
+        if forked == 0 || self.thread_in_fork.load(Ordering::Relaxed) != self.os().thread() {
+            return;
+        }
+        let here = self.os().mark();
+        if forked != here {
+            self.see_to_child();
+            self.seen.store(here, Ordering::Relaxed);
+        }
+    }
+
+    /// After a fork, in the child, on the thread that forked. Does nothing where [`Cache::see_child`] has done it.
     pub(crate) fn after_fork_in_child(&self) {
+        if self.seen.swap(0, Ordering::Relaxed) != self.os().mark() {
+            self.see_to_child();
+        }
+    }
+
+    fn see_to_child(&self) {
         self.trace.after_fork_in_child();
         self.restore_shards();
         for shard in self.shards() {
@@ -328,6 +364,7 @@ impl<O: Os> Cache<O> {
         // What lies in stacks is shared with the parent too.
         self.drain();
         self.heap.after_fork_in_child();
+        self.mark_in_fork.store(0, Ordering::Relaxed);
     }
 
     fn restore_shards(&self) {

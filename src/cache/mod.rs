@@ -38,7 +38,7 @@ use crate::heap::{Growth, PageHeap, Setup, Unclean};
 use crate::limits::Limits;
 use crate::os::{self, GRANULE, Huge, HugeMode, Os};
 use crate::sync::{
-    Lock,
+    Guard, Lock,
     atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering},
 };
 use crate::trace::Trace;
@@ -122,6 +122,12 @@ pub(crate) struct Cache<O: Os> {
     shard_count: AtomicUsize,
     /// Where `shards` is kept while a thread forks.
     shards_in_fork: AtomicPtr<Shard>,
+    /// While a thread forks, and in the child until that is seen to: the mark of the process that forks; else 0.
+    mark_in_fork: AtomicU64,
+    /// Which thread that is.
+    thread_in_fork: AtomicU64,
+    /// The mark of a child that was seen to before its handler ran. No other process has it.
+    seen: AtomicU64,
     /// The shards, in their place, where every request and every free takes the slow path (see `careful`).
     shards_careful: AtomicPtr<Shard>,
     /// What a free has to do beside giving the block back: bits of [`Care`].
@@ -145,6 +151,8 @@ pub(crate) struct Cache<O: Os> {
     untouched: Lock<Untouched>,
     zeroing: Zeroing,
     host: Lock<Host>,
+    /// The mark of the process in which somebody had that lock last.
+    mark_in_start: AtomicU64,
     tally: Tally,
     peaks: Peaks,
     keeper: Keeper,
@@ -177,6 +185,9 @@ impl<O: Os> Cache<O> {
                 shards: AtomicPtr::new(core::ptr::null_mut()),
                 shard_count: AtomicUsize::new(0),
                 shards_in_fork: AtomicPtr::new(core::ptr::null_mut()),
+                mark_in_fork: AtomicU64::new(0),
+                thread_in_fork: AtomicU64::new(0),
+                seen: AtomicU64::new(0),
                 shards_careful: AtomicPtr::new(core::ptr::null_mut()),
                 care: AtomicU8::new(0),
                 since_look: AtomicUsize::new(0),
@@ -191,6 +202,7 @@ impl<O: Os> Cache<O> {
                 untouched: Lock::new(Untouched::new()),
                 zeroing: Zeroing::new(),
                 host: Lock::new(Host { started: false }),
+                mark_in_start: AtomicU64::new(0),
                 tally: Tally::new(),
                 peaks: Peaks::new(),
                 keeper: Keeper::new(start_keeper),
@@ -211,7 +223,7 @@ impl<O: Os> Cache<O> {
 
     /// Whether there are shards: from the start on, but while a thread forks.
     #[inline]
-    fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         !self.shards_now().is_null()
     }
 
@@ -225,7 +237,7 @@ impl<O: Os> Cache<O> {
     /// kernel refuses the memory for them; the next request tries again.
     #[cold]
     pub(crate) fn start(&self, config: &Config) -> Option<Started> {
-        let mut host = self.host.lock(self.os());
+        let mut host = self.lock_host();
         if host.started {
             return Some(Started { first: false, tune_glibc: false, huge: Huge::Leave, traced: false });
         }
@@ -272,6 +284,35 @@ impl<O: Os> Cache<O> {
         // Release: pairs with the acquire in `shards_now` and `shard`.
         self.home_of_shards().store(shards, Ordering::Release);
         Some(Started { first: true, tune_glibc: settings.tune_glibc, huge, traced })
+    }
+
+    /// Takes the lock of the start. In a child of a process in which a thread was just starting the cache, with no handler
+    /// registered yet, that thread does not exist: whatever it had locked is free then, and all begins anew.
+    fn lock_host(&self) -> Guard<'_, Host, O> {
+        /// Somebody sees to that.
+        const BUSY: u64 = u64::MAX;
+        let here = self.os().mark();
+        loop {
+            // Acquire: pairs with the release below, so that whoever finds the locks free finds them so.
+            match self.mark_in_start.load(Ordering::Acquire) {
+                // Before the lock is taken, or a fork in between would leave one that nobody knows of. Relaxed: every thread
+                // of a process stores the same.
+                0 => self.mark_in_start.store(here, Ordering::Relaxed),
+                mark if mark == here => return self.host.lock(self.os()),
+                BUSY => self.os().nap(),
+                gone => {
+                    let mine =
+                        self.mark_in_start.compare_exchange(gone, BUSY, Ordering::Acquire, Ordering::Relaxed);
+                    if mine.is_ok() {
+                        self.host.reset_in_child();
+                        self.heap.reset_in_child();
+                        self.thin.reset_in_child();
+                        self.limits.reset_in_child();
+                        self.mark_in_start.store(here, Ordering::Release);
+                    }
+                }
+            }
+        }
     }
 
     /// Before the first request, and under the lock of `host`.

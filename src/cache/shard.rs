@@ -128,6 +128,13 @@ pub(super) fn bump(counter: &AtomicU64, by: u64) {
 }
 
 impl Counts {
+    /// Counts a free of a request of so many bytes; 0 where the request lives on in another block. Under the lock.
+    #[inline]
+    pub(super) fn note_freed(&self, requested: usize) {
+        bump(&self.frees, u64::from(requested > 0));
+        bump(&self.live, (requested as u64).wrapping_neg());
+    }
+
     #[inline]
     fn set_filled(&self, class: SizeClass, filled: bool) {
         let word = &self.filled[class.index() / 64];

@@ -75,6 +75,8 @@ struct State {
     calls_absent: bool,
     /// Bytes of the process that are in memory and were not mapped by this kernel's user, where that is told.
     beside: Option<usize>,
+    /// Differs from process to process.
+    mark: u64,
 }
 
 impl Fake {
@@ -125,6 +127,7 @@ impl Fake {
             one_vma_moves: false,
             calls_absent: false,
             beside: None,
+            mark: 1,
         };
         Self(Arc::new(Kernel { memory, clock: AtomicU64::new(0), state: Mutex::new(state) }))
     }

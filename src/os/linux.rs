@@ -358,6 +358,10 @@ impl Os for Linux {
         unsafe { libc::getpid() }.cast_unsigned()
     }
 
+    fn mark(&self) -> u64 {
+        super::fork::mark()
+    }
+
     fn faults(&self) -> u64 {
         Usage::now().minor
     }

@@ -243,6 +243,9 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// The number of this process.
     fn process(&self) -> u32;
 
+    /// A number of this process that no child of it has, never 0. An atomic load, but for the first.
+    fn mark(&self) -> u64;
+
     /// Page faults of this process so far that no device was waited for. A microsecond.
     fn faults(&self) -> u64;
 

@@ -261,6 +261,10 @@ impl Os for Fake {
         4021
     }
 
+    fn mark(&self) -> u64 {
+        self.state().mark
+    }
+
     fn faults(&self) -> u64 {
         0
     }

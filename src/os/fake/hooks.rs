@@ -82,6 +82,11 @@ impl Fake {
         self.state().beside = bytes;
     }
 
+    /// From here on this is the child of the process that it was.
+    pub(crate) fn become_child(&self) {
+        self.state().mark += 1;
+    }
+
     /// Sets the environment, from `NAME=VALUE` entries.
     pub(crate) fn set_environment(&self, entries: &[&str]) {
         self.state().environment =

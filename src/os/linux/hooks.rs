@@ -4,8 +4,10 @@
 
 use core::ffi::c_void;
 
+#[cfg(target_env = "gnu")]
 use super::environ;
 use super::sys::KeepErrno;
+#[cfg(target_env = "gnu")]
 use super::tunables::Seen;
 use crate::error::Errno;
 use crate::os::Outcome;

@@ -25,8 +25,8 @@ impl Seen {
         Self { matched: [[0; 2]; NAMES.len()], seen: [false; NAMES.len()] }
     }
 
-    /// Takes a piece of the environment. A name is looked for anywhere in an entry: what stands before it may be
-    /// another tunable; and none begins anew within itself but with its first byte.
+    /// Takes a piece of the environment. A name is looked for anywhere in an entry, since another tunable may stand before
+    /// it; one that begins within what might have been the same name, which a separator keeps apart, is not always seen.
     pub(super) fn feed(&mut self, piece: &[u8]) {
         for &byte in piece {
             for ((names, matched), seen) in NAMES.iter().zip(&mut self.matched).zip(&mut self.seen) {

@@ -33,6 +33,7 @@ pub(super) fn list() -> Vec<Pattern> {
     list
 }
 
+#[inline(never)]
 fn grown(words: usize, seed: u64) -> Vec<u64> {
     let mut vector = Vec::new();
     for word in (seed..).take(words) {
