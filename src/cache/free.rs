@@ -276,7 +276,7 @@ impl<O: Os> Cache<O> {
         if !self.is_ready() {
             return 0;
         }
-        self.drain();
+        self.drain_to_unmap();
         self.thin.release() + self.heap.release()
     }
 

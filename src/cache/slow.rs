@@ -183,7 +183,7 @@ impl<O: Os> Cache<O> {
             if retry < RETRIES {
                 // What other threads have in their hands, in stacks, or resident for nothing may be enough.
                 self.heap.wait_for_transit();
-                self.drain();
+                self.drain_to_unmap();
                 self.heap.release();
             }
         }
@@ -227,6 +227,15 @@ impl<O: Os> Cache<O> {
             drained += self.drain_shard(shard);
         }
         drained
+    }
+
+    /// As [`Cache::drain`], and forgets hot runs that are used up: of address space that is unmapped, nobody may go by what it
+    /// was once cut into.
+    pub(super) fn drain_to_unmap(&self) {
+        for shard in self.shards() {
+            self.drain_hot(shard);
+        }
+        self.drain();
     }
 
     /// Gives all that a shard holds back to the heap. Gives how many bytes that was.
@@ -380,7 +389,7 @@ impl<O: Os> Cache<O> {
 
     /// Gives so many free bytes back to the kernel, whatever is allowed, in pages, and address space with them.
     fn give_up(&self, bytes: usize) {
-        self.drain();
+        self.drain_to_unmap();
         self.heap.purge(bytes, Unit::Pages);
         self.heap.trim();
         self.thin.trim();

@@ -6,6 +6,7 @@ use super::model::{Live, Model};
 use super::ops::finish;
 use super::{fake, fake_in_short};
 use crate::cache::SHARD;
+use crate::cache::shard::Stacks;
 use crate::config::Config;
 use crate::heap::Unit;
 use crate::os::fake::{Call, Fake, When, errno};
@@ -233,4 +234,20 @@ fn a_short_block_that_grows_elsewhere_bothers_nobody() {
         [short, behind].into_iter().for_each(|block| model.free(block));
     });
     finish(&model, Vec::new(), true);
+}
+
+/// Blocks that lay in two mappings, which had come to touch where a run had been, were put back as one.
+#[test]
+fn a_hot_run_that_was_used_up_is_forgotten_before_anything_is_unmapped() {
+    let model = with_free(128 * MIB);
+    let hot = |is: fn(&Stacks) -> bool| model.cache.shards().iter().any(|shard| is(&shard.lock(model.os())));
+    let mut blocks = vec![take(&model, 64 * KIB)];
+    while !hot(|stacks| stacks.hot.is_begun() && stacks.hot.rest().is_empty()) {
+        blocks.push(take(&model, 64 * KIB));
+        assert!(blocks.len() < 1000, "a run is cut to whole blocks");
+    }
+    model.cache.release();
+    assert!(!hot(|stacks| stacks.hot.is_begun()));
+    model.audit(true);
+    finish(&model, blocks, true);
 }
