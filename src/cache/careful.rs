@@ -101,9 +101,7 @@ impl<O: Os> Cache<O> {
     /// Ends the process if a live large block begins at `p`, which its owner calls a small one.
     pub(crate) fn look_at_small(&self, p: usize, layout: Layout, deed: Deed) {
         if self.is_checked() {
-            if !self.is_ready() {
-                self.see_child();
-            }
+            self.see_child();
             self.heap.misuse().is_none_of_ours(self.os(), p, layout, deed);
         }
     }

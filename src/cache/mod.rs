@@ -9,6 +9,7 @@
 mod ahead;
 mod careful;
 mod count;
+mod fork;
 mod free;
 mod grow;
 mod hot;
@@ -38,7 +39,7 @@ use crate::heap::{Growth, PageHeap, Setup, Unclean};
 use crate::limits::Limits;
 use crate::os::{self, GRANULE, Huge, HugeMode, Os};
 use crate::sync::{
-    Guard, Lock,
+    Lock,
     atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering},
 };
 use crate::trace::Trace;
@@ -223,7 +224,7 @@ impl<O: Os> Cache<O> {
 
     /// Whether there are shards: from the start on, but while a thread forks.
     #[inline]
-    pub(crate) fn is_ready(&self) -> bool {
+    fn is_ready(&self) -> bool {
         !self.shards_now().is_null()
     }
 
@@ -284,35 +285,6 @@ impl<O: Os> Cache<O> {
         // Release: pairs with the acquire in `shards_now` and `shard`.
         self.home_of_shards().store(shards, Ordering::Release);
         Some(Started { first: true, tune_glibc: settings.tune_glibc, huge, traced })
-    }
-
-    /// Takes the lock of the start. In a child of a process in which a thread was just starting the cache, with no handler
-    /// registered yet, that thread does not exist: whatever it had locked is free then, and all begins anew.
-    fn lock_host(&self) -> Guard<'_, Host, O> {
-        /// Somebody sees to that.
-        const BUSY: u64 = u64::MAX;
-        let here = self.os().mark();
-        loop {
-            // Acquire: pairs with the release below, so that whoever finds the locks free finds them so.
-            match self.mark_in_start.load(Ordering::Acquire) {
-                // Before the lock is taken, or a fork in between would leave one that nobody knows of. Relaxed: every thread
-                // of a process stores the same.
-                0 => self.mark_in_start.store(here, Ordering::Relaxed),
-                mark if mark == here => return self.host.lock(self.os()),
-                BUSY => self.os().nap(),
-                gone => {
-                    let mine =
-                        self.mark_in_start.compare_exchange(gone, BUSY, Ordering::Acquire, Ordering::Relaxed);
-                    if mine.is_ok() {
-                        self.host.reset_in_child();
-                        self.heap.reset_in_child();
-                        self.thin.reset_in_child();
-                        self.limits.reset_in_child();
-                        self.mark_in_start.store(here, Ordering::Release);
-                    }
-                }
-            }
-        }
     }
 
     /// Before the first request, and under the lock of `host`.

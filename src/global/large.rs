@@ -38,9 +38,7 @@ impl<O: Os> Cache<O> {
                 on_start(started);
             }
         }
-        if !self.is_ready() {
-            self.see_child();
-        }
+        self.see_child();
         if self.is_careful() {
             return self.allocate_carefully(block, layout, zeroed);
         }
@@ -117,9 +115,7 @@ impl<O: Os> Cache<O> {
     #[cold]
     fn deallocate_slow(&self, p: *mut u8, layout: Layout) {
         let Some(block) = Block::of(layout) else { return };
-        if !self.is_ready() {
-            self.see_child();
-        }
+        self.see_child();
         self.note_dies(p.addr(), layout, Deed::Freed);
         self.trace_freed(p.addr(), layout);
         if self.wipes() {
@@ -130,9 +126,7 @@ impl<O: Os> Cache<O> {
 
     /// Resizes a large block that stays large.
     pub(crate) fn reallocate(&self, p: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
-        if !self.is_ready() {
-            self.see_child();
-        }
+        self.see_child();
         if self.is_careful() || !self.has_started() {
             return self.reallocate_slow(p, layout, new);
         }

@@ -1,0 +1,166 @@
+//! Forks: what is held still before one, and how a child goes on without the threads that are not there.
+//!
+//! Why it is here: a lock that another thread held when the process forked stays held in the child for ever. Before a fork
+//! the heaps are left by everybody and the shards are latched and taken away; in the child all other locks are made free,
+//! since what they guard are numbers that steer and a table that begins anew. Invariants: C1 and C2 of `docs/SAFETY.md`.
+//! Never here: who registers the handlers (`global`), and how a child is told from its parent (`os::fork`).
+
+#![expect(unsafe_code, reason = "the locks that a fork holds are given back without their guards")]
+
+use super::{Cache, Host, count::add};
+use crate::heap::Span;
+use crate::os::Os;
+use crate::sync::{Guard, atomic::Ordering};
+
+impl<O: Os> Cache<O> {
+    /// Before a fork: waits until nothing is in transit, and holds all shards.
+    pub(crate) fn before_fork(&self) {
+        // In a handler that forks.
+        self.see_child();
+        self.heap.before_fork();
+        // Until the heap is left again no other thread forks. Relaxed, as every use of them: who acts on them is this thread,
+        // or its copy in a child.
+        self.thread_in_fork.store(self.os().thread(), Ordering::Relaxed);
+        self.mark_in_fork.store(self.os().mark(), Ordering::Relaxed);
+        self.thin.before_fork();
+        if self.is_checked() {
+            self.heap.misuse().before_fork(self.os());
+        }
+        for shard in self.shards() {
+            core::mem::forget(shard.lock(self.os()));
+        }
+        // Handlers that others registered may allocate: this thread then finds no shard and asks the heap.
+        // Release: pairs with the acquire of whoever finds it null or, later, not null.
+        let shards = self.home_of_shards().swap(core::ptr::null_mut(), Ordering::AcqRel);
+        self.shards_in_fork.store(shards, Ordering::Release);
+    }
+
+    /// After a fork, in the parent.
+    pub(crate) fn after_fork(&self) {
+        self.restore_shards();
+        for shard in self.shards() {
+            // SAFETY: `before_fork` locked it in this thread and forgot the guard.
+            unsafe { shard.stacks.unlock_forgotten(self.os()) };
+        }
+        if self.is_checked() {
+            self.heap.misuse().after_fork(self.os());
+        }
+        self.mark_in_fork.store(0, Ordering::Relaxed);
+        self.thin.after_fork();
+        self.heap.after_fork();
+    }
+
+    /// To be called before anything else where a request or a free found no shards: in a child whose handler has yet to run,
+    /// does what that will do. Handlers that others registered before ours run before it; they may take blocks and give
+    /// them back, and whoever held a lock of ours when the process forked does not exist there to open it. Other threads
+    /// that such a handler starts wait.
+    #[inline]
+    pub(crate) fn see_child(&self) {
+        if !self.is_ready() {
+            self.see_child_slow();
+        }
+    }
+
+    #[cold]
+    fn see_child_slow(&self) {
+        let forked = self.mark_in_fork.load(Ordering::Relaxed);
+        if forked == 0 || self.thread_in_fork.load(Ordering::Relaxed) != self.os().thread() {
+            return;
+        }
+        let here = self.os().mark();
+        if forked != here {
+            self.see_to_child();
+            self.seen.store(here, Ordering::Relaxed);
+        }
+    }
+
+    /// After a fork, in the child, on the thread that forked. Does nothing where [`Cache::see_child`] has done it.
+    pub(crate) fn after_fork_in_child(&self) {
+        if self.seen.swap(0, Ordering::Relaxed) != self.os().mark() {
+            self.see_to_child();
+        }
+    }
+
+    fn see_to_child(&self) {
+        self.trace.after_fork_in_child();
+        self.restore_shards();
+        for shard in self.shards() {
+            shard.stacks.reset_in_child();
+        }
+        // Whoever held these does not exist here. What they guard are numbers that steer, none of which can be
+        // wrong enough to matter, and a table that begins anew.
+        self.limits.reset_in_child();
+        self.keeper.reset_in_child();
+        self.host.reset_in_child();
+        self.zeroing.leave_all();
+        self.untouched.reset_in_child();
+        *self.untouched.lock(self.os()) = super::Untouched::new();
+        self.heap.misuse().after_fork_in_child(self.os());
+        self.thin.reset_in_child();
+        self.thin.after_fork_in_child();
+        self.heap.reset_in_child();
+        self.heap.expect_absent(0);
+        // What lies in stacks is shared with the parent too.
+        self.drain();
+        self.heap.after_fork_in_child();
+        self.mark_in_fork.store(0, Ordering::Relaxed);
+    }
+
+    fn restore_shards(&self) {
+        // Acquire and release: as in `before_fork`.
+        self.home_of_shards().store(self.shards_in_fork.load(Ordering::Acquire), Ordering::Release);
+    }
+
+    /// Takes back a block from a handler that runs while this thread forks, or from a thread that waits for
+    /// another one's fork to end.
+    #[cold]
+    pub(super) fn give_while_forking(&self, span: Span, requested: usize) {
+        add(&self.tally.frees_in_fork, u64::from(requested > 0));
+        add(&self.tally.live_in_fork, (requested as u64).wrapping_neg());
+        // Another thread may hold the table, and not be there any more: then the note stands until its place is needed.
+        if let Some(mut table) = self.untouched.try_lock(self.os()) {
+            let before = table.credit();
+            let noted = table.forget(span.start);
+            self.note_credit(before, table.credit());
+            drop(table);
+            if let Some(noted) = noted {
+                self.zeroing.leave(noted.kind);
+            }
+        }
+        if self.is_thin(span) {
+            self.thin.give_purged(span, 0);
+        } else {
+            self.heap.give(&[span], 0);
+        }
+    }
+
+    /// Takes the lock of the start. In a child of a process in which a thread was just starting the cache, with no handler
+    /// registered yet, that thread does not exist: whatever it had locked is free then, and all begins anew.
+    pub(super) fn lock_host(&self) -> Guard<'_, Host, O> {
+        /// Somebody sees to that.
+        const BUSY: u64 = u64::MAX;
+        let here = self.os().mark();
+        loop {
+            // Acquire: pairs with the release below, so that whoever finds the locks free finds them so.
+            match self.mark_in_start.load(Ordering::Acquire) {
+                // Before the lock is taken, or a fork in between would leave one that nobody knows of. Relaxed: every thread
+                // of a process stores the same.
+                0 => self.mark_in_start.store(here, Ordering::Relaxed),
+                mark if mark == here => return self.host.lock(self.os()),
+                BUSY => self.os().nap(),
+                gone => {
+                    // Acquire: as above. Whoever loses looks again.
+                    let mine =
+                        self.mark_in_start.compare_exchange(gone, BUSY, Ordering::Acquire, Ordering::Relaxed);
+                    if mine.is_ok() {
+                        self.host.reset_in_child();
+                        self.heap.reset_in_child();
+                        self.thin.reset_in_child();
+                        self.limits.reset_in_child();
+                        self.mark_in_start.store(here, Ordering::Release);
+                    }
+                }
+            }
+        }
+    }
+}
