@@ -117,10 +117,11 @@ impl Config {
         self
     }
 
-    /// Chooses whether glibc is told to keep its heap top between bursts of small blocks (`M_TRIM_THRESHOLD` and
-    /// `M_TOP_PAD`), which it would learn by itself if it saw the large blocks that this allocator serves. On by
-    /// default; without effect on other C libraries, nor on what the environment says of the same knobs
-    /// (`MALLOC_TRIM_THRESHOLD_`, `GLIBC_TUNABLES`).
+    /// Chooses whether glibc is told to keep what bursts of small blocks leave free at the top of its heap
+    /// (`M_TRIM_THRESHOLD` and `M_TOP_PAD`): up to 64 MiB with [`cache_bytes`](Self::cache_bytes), without it all, of which it
+    /// is asked (`malloc_trim`) before large blocks need more memory than was in use of late. On by default; without effect
+    /// on other C libraries, nor on what the environment says of the same knobs (`MALLOC_TRIM_THRESHOLD_`,
+    /// `GLIBC_TUNABLES`).
     #[must_use]
     pub const fn tune_glibc(mut self, tune: bool) -> Self {
         self.tune_glibc = tune;

@@ -112,6 +112,8 @@ fn hook_slow(started: Started) {
     /// (`DEFAULT_MMAP_THRESHOLD_MAX` of malloc.c, and twice that).
     const MMAP_THRESHOLD: usize = 32 << 20;
     const TRIM_THRESHOLD: usize = 2 * MMAP_THRESHOLD;
+    /// Without a ceiling it keeps all that it can be told to, until the engine asks for it (`cache::beside`).
+    const KEEP_ALL: usize = i32::MAX as usize;
     /// What the heap grows by at least: a system call per MiB of small blocks.
     const TOP_PAD: usize = 1 << 20;
     extern "C" fn prepare() {
@@ -135,7 +137,11 @@ fn hook_slow(started: Started) {
     os::set_huge(started.huge);
     crate::report::arm();
     if started.tune_glibc {
-        os::keep_small_top(TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD);
+        let is_bounded = ENGINE.ceiling().is_some();
+        let threshold = if is_bounded { TRIM_THRESHOLD } else { KEEP_ALL };
+        if os::keep_small_top(threshold, TOP_PAD, MMAP_THRESHOLD) && !is_bounded {
+            ENGINE.library_keeps();
+        }
     }
 }
 

@@ -279,7 +279,8 @@ pub fn soften_cache() -> usize {
 }
 
 /// Gives all cached memory of all threads back to the kernel, and the address space that is wholly free. Gives the
-/// bytes. The next round faults its memory in anew.
+/// bytes. The next round faults its memory in anew. glibc gives back what it was told to keep
+/// ([`Config::tune_glibc`](crate::Config::tune_glibc)), which is not counted.
 ///
 /// For the time between unrelated jobs.
 pub fn release_cache() -> usize {

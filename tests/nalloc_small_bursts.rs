@@ -13,7 +13,7 @@ mod support;
 use std::hint::black_box;
 
 use choice::{Choice, SYSTEM};
-use support::{alone, tell};
+use support::{alone, proc, tell};
 
 #[global_allocator]
 static GLOBAL: Choice = Choice::new();
@@ -54,35 +54,75 @@ fn bursts_of_small_blocks_fault_no_more_than_without_us() {
     }
 }
 
+/// With one heap, which glibc trims at its top; threads but the first have heaps of their own otherwise.
+const ONE_HEAP: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
+
+/// 128 MiB of small blocks, twice what glibc keeps by itself at most, freed again.
+fn burst(blocks: &mut Vec<Vec<u8>>) {
+    (0..4096).for_each(|_| blocks.push(vec![1; 32 << 10]));
+    blocks.clear();
+}
+
+/// How often four bursts fault after a first one, once the engine has started.
+fn faults_of_bursts() -> u64 {
+    // It starts with the first large block, and glibc is told then.
+    black_box(vec![2_u8; 1 << 20]);
+    let mut blocks = Vec::with_capacity(4096);
+    burst(&mut blocks);
+    let before = faults();
+    (0..4).for_each(|_| burst(&mut blocks));
+    faults() - before
+}
+
+/// Whether what 128 MiB of small blocks left free was given back for 256 MiB of large ones.
+fn makes_room() -> bool {
+    black_box(vec![2_u8; 1 << 20]);
+    let mut blocks = Vec::with_capacity(4096);
+    burst(&mut blocks);
+    let before = proc::resident();
+    assert!(before >= 128 << 20, "{} MiB: nothing was kept", before >> 20);
+    let large: Vec<Vec<u8>> = (0..8).map(|_| vec![3; 32 << 20]).collect();
+    black_box(&large);
+    proc::resident() < 320 << 20
+}
+
+#[test]
+#[cfg(target_env = "gnu")]
+fn bursts_that_glibc_would_give_back_stay() {
+    const TEST: &str = "bursts_that_glibc_would_give_back_stay";
+    let ended = alone(TEST, "ours", &[ONE_HEAP], || tell("faults", faults_of_bursts()));
+    if let Some(faults) = ended.map(|ended| ended.told("faults")) {
+        assert!(faults < 4096, "{faults} faults");
+    }
+}
+
+#[test]
+#[cfg(target_env = "gnu")]
+fn what_small_blocks_leave_makes_room_for_large_ones() {
+    const TEST: &str = "what_small_blocks_leave_makes_room_for_large_ones";
+    alone(TEST, "ours", &[ONE_HEAP], || {
+        assert!(makes_room(), "{} MiB for 256", proc::resident() >> 20);
+        burst(&mut Vec::with_capacity(4096));
+        let before = proc::resident();
+        zk_nalloc::release_cache();
+        assert!(proc::resident() < 64 << 20, "{} MiB of {}", proc::resident() >> 20, before >> 20);
+    });
+}
+
 #[test]
 #[cfg(target_env = "gnu")]
 fn what_the_environment_says_of_glibc_stands() {
     const TEST: &str = "what_the_environment_says_of_glibc_stands";
-    let body = || {
-        // The engine starts with the first large block, and glibc is told then.
-        black_box(vec![2_u8; 1 << 20]);
-        let mut blocks: Vec<Vec<u8>> = Vec::with_capacity(4096);
-        let mut round = || {
-            (0..4096).for_each(|_| blocks.push(vec![1; 32 << 10]));
-            blocks.clear();
-        };
-        round();
-        let before = faults();
-        (0..4).for_each(|_| round());
-        tell("faults", faults() - before);
-    };
-    // In its first heap, which is trimmed at its top; other threads have heaps of their own otherwise.
-    let variables: [(&str, &[_]); 2] = [
-        ("variables", &[("MALLOC_TRIM_THRESHOLD_", "1073741824"), ("MALLOC_ARENA_MAX", "1")]),
-        (
-            "tunables",
-            &[("GLIBC_TUNABLES", "glibc.malloc.arena_max=1:glibc.malloc.trim_threshold=1073741824")],
-        ),
+    let little = [
+        ("variable, little", [ONE_HEAP, ("MALLOC_TRIM_THRESHOLD_", "131072")]),
+        ("tunable, little", [ONE_HEAP, ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=131072")]),
     ];
-    for (label, environment) in variables {
-        let ended = alone(TEST, label, environment, body);
+    for (label, environment) in little {
+        let ended = alone(TEST, label, &environment, || tell("faults", faults_of_bursts()));
         if let Some(faults) = ended.map(|ended| ended.told("faults")) {
-            assert!(faults < 4096, "{faults} faults, though the {label} keep 1 GiB");
+            assert!(faults > 4 * 16384, "{faults} faults, though the {label}, is kept");
         }
     }
+    let much = [ONE_HEAP, ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=1073741824")];
+    alone(TEST, "tunable, much", &much, || assert!(!makes_room(), "1 GiB may stay"));
 }

@@ -248,6 +248,7 @@ impl<O: Os> Cache<O> {
         if !self.is_ready() {
             return 0;
         }
+        self.ask_library();
         self.drain_to_unmap();
         self.thin.release() + self.heap.release()
     }

@@ -140,6 +140,10 @@ impl<O: Os> Cache<O> {
         }
         if now - watch.aged >= SILENT {
             watch.aged = now;
+            if now - watch.since < 2 * SILENT {
+                // Once: nothing more becomes free in a silence.
+                self.ask_library();
+            }
             self.age_slow();
         }
         Rest::For(if now - watch.since < IDLE { LOOK_AFTER } else { IDLE })

@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "the shards live in memory mapped by the os layer")]
 
 mod ahead;
+mod beside;
 mod careful;
 mod count;
 mod fork;
@@ -44,6 +45,7 @@ use crate::sync::{
 };
 use crate::trace::Trace;
 use crate::zeroing::Zeroing;
+use beside::Beside;
 use count::Tally;
 use keeper::Keeper;
 use peaks::Peaks;
@@ -139,8 +141,6 @@ pub(crate) struct Cache<O: Os> {
     last_look: AtomicU64,
     /// When the limits were told last, by the same clock.
     last_tick: AtomicU64,
-    /// When to measure again what the rest of the process holds, by the same clock.
-    next_measure: AtomicU64,
     /// The next thread's shard.
     next: AtomicUsize,
     /// The most that one shard holds now, in bytes, and its stacks of that: `Bounds`.
@@ -155,6 +155,7 @@ pub(crate) struct Cache<O: Os> {
     /// The mark of the process in which somebody had that lock last.
     mark_in_start: AtomicU64,
     tally: Tally,
+    beside: Beside,
     peaks: Peaks,
     keeper: Keeper,
     trace: Trace,
@@ -194,7 +195,6 @@ impl<O: Os> Cache<O> {
                 since_look: AtomicUsize::new(0),
                 last_look: AtomicU64::new(0),
                 last_tick: AtomicU64::new(0),
-                next_measure: AtomicU64::new(0),
                 next: AtomicUsize::new(0),
                 shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
                 shard_stacked_max: AtomicUsize::new(SHARD_BYTES_MAX),
@@ -205,6 +205,7 @@ impl<O: Os> Cache<O> {
                 host: Lock::new(Host { started: false }),
                 mark_in_start: AtomicU64::new(0),
                 tally: Tally::new(),
+                beside: Beside::new(),
                 peaks: Peaks::new(),
                 keeper: Keeper::new(start_keeper),
                 trace: Trace::new(),

@@ -19,10 +19,6 @@ pub(super) const LOOK_AFTER: u64 = 250_000_000;
 /// that allocate and free untouched blocks would do so every microsecond; in this time none writes as much as a few MiB.
 const TELL_AFTER: u64 = 50_000;
 
-/// How long what the rest of the process holds is taken to be as it was, in nanoseconds. To measure it takes 10 us, and
-/// a thread that only allocates and frees tells the limits every 50 us; a small side does not grow by much in the time.
-const MEASURE_AFTER: u64 = 2_000_000;
-
 /// The most that one request purges for the decay of a forgotten peak, in bytes: a purge of this size takes
 /// a quarter of a millisecond, and the next request goes on.
 const SLICE: usize = 64 << 20;
@@ -183,6 +179,7 @@ impl<O: Os> Cache<O> {
             if retry < RETRIES {
                 // What other threads have in their hands, in stacks, or resident for nothing may be enough.
                 self.heap.wait_for_transit();
+                self.ask_library();
                 self.drain_to_unmap();
                 self.heap.release();
             }
@@ -297,6 +294,9 @@ impl<O: Os> Cache<O> {
         if self.since_look.fetch_add(fresh, Ordering::Relaxed) + fresh > LOOK_EVERY {
             self.look_slow();
         }
+        if fresh >= CHUNK {
+            self.ask_before_a_peak();
+        }
         let level = self.heap.level();
         let mut limits = self.limits.lock(self.os());
         let mut highest = level.out_max;
@@ -342,12 +342,7 @@ impl<O: Os> Cache<O> {
         if now.saturating_sub(self.last_look.load(Ordering::Relaxed)) > LOOK_AFTER {
             self.look_slow();
         }
-        if now >= self.next_measure.load(Ordering::Relaxed) {
-            self.next_measure.store(now + MEASURE_AFTER, Ordering::Relaxed);
-            if let Some(anonymous) = self.os().anonymous() {
-                self.heap.note_beside(anonymous);
-            }
-        }
+        self.measure_now_and_then(now);
         let level = self.heap.level();
         let mut limits = self.limits.lock(self.os());
         let ended = limits.allocated(bytes, level.out_max, level.out);
@@ -393,5 +388,6 @@ impl<O: Os> Cache<O> {
         self.heap.purge(bytes, Unit::Pages);
         self.heap.trim();
         self.thin.trim();
+        self.ask_library();
     }
 }

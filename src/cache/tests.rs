@@ -11,6 +11,8 @@
 #[cfg(all(test, not(loom)))]
 mod ahead;
 #[cfg(all(test, not(loom)))]
+mod beside;
+#[cfg(all(test, not(loom)))]
 mod bursts;
 #[cfg(all(test, not(loom)))]
 mod careful;

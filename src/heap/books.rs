@@ -123,6 +123,16 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
+    /// Bytes handed out, less what is expected to stay untouched, with what the rest of the process holds.
+    pub(crate) fn present(&self) -> usize {
+        self.inner.lock(&self.os).present()
+    }
+
+    /// What the rest of the process held when that was noted last, in bytes.
+    pub(crate) fn beside(&self) -> usize {
+        self.inner.lock(&self.os).beside
+    }
+
     /// Bytes handed out, less what is expected to stay untouched.
     pub(crate) fn out_presumed_resident(&self) -> usize {
         let inner = self.inner.lock(&self.os);

@@ -75,6 +75,8 @@ struct State {
     calls_absent: bool,
     /// Bytes of the process that are in memory and were not mapped by this kernel's user, where that is told.
     beside: Option<usize>,
+    /// Bytes of that which the C library keeps free.
+    library_keeps: usize,
     /// Differs from process to process.
     mark: u64,
 }
@@ -127,6 +129,7 @@ impl Fake {
             one_vma_moves: false,
             calls_absent: false,
             beside: None,
+            library_keeps: 0,
             mark: 1,
         };
         Self(Arc::new(Kernel { memory, clock: AtomicU64::new(0), state: Mutex::new(state) }))

@@ -343,6 +343,10 @@ impl Os for Linux {
         environ::stream(each);
     }
 
+    fn trim_library(&self) {
+        hooks::trim_library();
+    }
+
     fn anonymous(&self) -> Option<usize> {
         let _keep = KeepErrno::new();
         InUse::Resident.bytes()?.checked_sub(InUse::Shared.bytes()?)

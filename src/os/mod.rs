@@ -234,6 +234,11 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// Reads a file: three microseconds.
     fn anonymous(&self) -> Option<usize>;
 
+    /// Has the C library give what its heap keeps free back to the kernel, whole pages of it, where it can be asked. Takes its
+    /// locks, so the caller has none of ours; as long as it takes to look at all free blocks of a page and more, and to purge
+    /// them.
+    fn trim_library(&self);
+
     /// How many bytes of the process are in memory, all mappings together; `None` where nobody tells. Reads a file: five
     /// microseconds.
     fn resident_in_all(&self) -> Option<usize> {

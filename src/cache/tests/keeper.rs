@@ -11,7 +11,7 @@ use crate::os::fake::Fake;
 use crate::os::{CHUNK, Room};
 
 const MIB: usize = 1 << 20;
-const SECOND: u64 = 1_000_000_000;
+pub(super) const SECOND: u64 = 1_000_000_000;
 
 /// A cache of 96 MiB, on a host with so little memory that a forgotten peak decays to next to nothing.
 fn cached(config: Config) -> Model<Fake> {
@@ -27,7 +27,7 @@ fn cached(config: Config) -> Model<Fake> {
 }
 
 /// Lets the thread run for so many seconds; gives how often it woke.
-fn run(model: &Model<Fake>, watch: &mut Watch, seconds: u64) -> usize {
+pub(super) fn run(model: &Model<Fake>, watch: &mut Watch, seconds: u64) -> usize {
     let mut left = seconds * SECOND;
     for woken in 1.. {
         let Rest::For(rest) = model.cache.keep_once(watch) else { return woken };

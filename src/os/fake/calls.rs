@@ -249,6 +249,13 @@ impl Os for Fake {
         each(&environment);
     }
 
+    fn trim_library(&self) {
+        let mut state = self.state();
+        let _ = state.plans.begin(Call::TrimLibrary);
+        let kept = core::mem::take(&mut state.library_keeps);
+        state.beside = state.beside.map(|beside| beside - kept);
+    }
+
     fn anonymous(&self) -> Option<usize> {
         let mut state = self.state();
         let _ = state.plans.begin(Call::Anonymous);

@@ -82,6 +82,12 @@ impl Fake {
         self.state().beside = bytes;
     }
 
+    /// Sets how many bytes of that the C library keeps free.
+    #[cfg(test)]
+    pub(crate) fn set_library_keeps(&self, bytes: usize) {
+        self.state().library_keeps = bytes;
+    }
+
     /// From here on this is the child of the process that it was.
     pub(crate) fn become_child(&self) {
         self.state().mark += 1;

@@ -23,6 +23,7 @@ pub(crate) enum Call {
     VmaEnd,
     Room,
     Anonymous,
+    TrimLibrary,
     Wait,
     Wake,
 }

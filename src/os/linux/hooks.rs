@@ -33,11 +33,13 @@ pub(crate) fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: 
 /// needs whenever it grows; blocks of C code up to `mmap_threshold` come from that heap. Without it, and without ever seeing a large block freed, it gives back and faults
 /// in again at every 128 KiB. All are cut to what an `int` holds. Does nothing on other C libraries.
 ///
+/// Gives whether the first stands; it does not where the environment says something else.
+///
 /// Any such setting also stops glibc's own tuning of the size from which a block gets a mapping of its own, which
 /// would have risen with the first large block that C code frees: hence the third. What the environment sets of the three
 /// stays as it is.
 #[cfg(target_env = "gnu")]
-pub(crate) fn keep_small_top(trim_threshold: usize, top_pad: usize, mmap_threshold: usize) {
+pub(crate) fn keep_small_top(trim_threshold: usize, top_pad: usize, mmap_threshold: usize) -> bool {
     let _keep = KeepErrno::new();
     let mut seen = Seen::new();
     environ::stream(&mut |piece| seen.feed(piece));
@@ -52,11 +54,26 @@ pub(crate) fn keep_small_top(trim_threshold: usize, top_pad: usize, mmap_thresho
             unsafe { libc::mallopt(knob, i32::try_from(bytes).unwrap_or(i32::MAX)) };
         }
     }
+    !seen.seen()[0]
 }
 
 /// Does nothing: only glibc has such a heap.
 #[cfg(not(target_env = "gnu"))]
-pub(crate) fn keep_small_top(_trim_threshold: usize, _top_pad: usize, _mmap_threshold: usize) {}
+pub(crate) fn keep_small_top(_trim_threshold: usize, _top_pad: usize, _mmap_threshold: usize) -> bool {
+    false
+}
+
+/// Has glibc give back what its heap keeps free: whole pages in all of its arenas, and the top of the first.
+#[cfg(target_env = "gnu")]
+pub(super) fn trim_library() {
+    let _keep = KeepErrno::new();
+    // SAFETY: malloc_trim takes the locks of glibc's heap itself, of which the caller, who is none of glibc, has none.
+    unsafe { libc::malloc_trim(0) };
+}
+
+/// Does nothing: there is nothing to ask.
+#[cfg(not(target_env = "gnu"))]
+pub(super) fn trim_library() {}
 
 /// Starts a thread of ours that `run` is all of: detached, with every signal blocked, so that no handler of the
 /// program's ever runs on its small stack.

@@ -1,0 +1,96 @@
+//! What the rest of the process holds, and what the C library keeps free of it.
+//!
+//! Why it is here: glibc is told to keep what bursts of small blocks leave free (`global`), or each would be faulted in
+//! again. No large block can use that memory. So glibc is asked for it before fresh memory would make the process larger
+//! than it was of late; when all that is cached is given up; and when the process falls silent.
+//!
+//! Invariants: the C library is asked without any lock of ours, since its own are taken for it. Never here: what it is told
+//! to keep.
+
+use super::Cache;
+use crate::os::Os;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// How long what the rest of the process holds is taken to be as it was, in nanoseconds. To measure it takes 10 us, and
+/// a thread that only allocates and frees tells the limits every 50 us; a small side does not grow by much in the time.
+const MEASURE_AFTER: u64 = 2_000_000;
+
+/// What the rest of the process holds at least where the C library is asked, in bytes: so much glibc keeps untold.
+const WORTH_ASKING: usize = 64 << 20;
+
+/// Before the C library is asked again, memory has to be needed beyond what it was then by this part of that, as a divisor:
+/// it looks at all that is free in its heap, and what is in use is none of that, so it shall not be asked at each step
+/// of a first proof.
+const RISE: usize = 4;
+
+pub(super) struct Beside {
+    /// Whether the C library keeps free memory because we have told it to.
+    keeps: AtomicBool,
+    /// What was in use when it was asked last, in bytes, the rest of the process included.
+    asked_at: AtomicUsize,
+    /// When to measure again what the rest of the process holds, by the clock of `Os`.
+    next_measure: AtomicU64,
+}
+
+impl Beside {
+    crate::sync::constant! {
+        pub(super) const fn new() -> Self {
+            Self { keeps: AtomicBool::new(false), asked_at: AtomicUsize::new(0), next_measure: AtomicU64::new(0) }
+        }
+    }
+}
+
+impl<O: Os> Cache<O> {
+    /// Notes that the C library has been told to keep free memory.
+    pub(crate) fn library_keeps(&self) {
+        // Relaxed: whoever does not see it yet asks a moment later.
+        self.beside.keeps.store(true, Ordering::Relaxed);
+    }
+
+    /// Measures what the rest of the process holds, if that was not done a moment ago.
+    pub(super) fn measure_now_and_then(&self, now: u64) {
+        // Relaxed, both: whoever is a moment late measures once more.
+        if now >= self.beside.next_measure.load(Ordering::Relaxed) {
+            self.beside.next_measure.store(now + MEASURE_AFTER, Ordering::Relaxed);
+            self.measure();
+        }
+    }
+
+    fn measure(&self) {
+        if let Some(anonymous) = self.os().anonymous() {
+            self.heap.note_beside(anonymous);
+        }
+    }
+
+    /// Asks the C library for what it keeps free, before more is in use than the limits remember. To be called without any
+    /// lock, and before the heap notes what is in use as a peak.
+    pub(super) fn ask_before_a_peak(&self) {
+        // Relaxed, all: the numbers are estimates, and whoever sees old ones asks once more, or once less.
+        if !self.beside.keeps.load(Ordering::Relaxed) {
+            return;
+        }
+        self.measure_now_and_then(self.os().now());
+        let asked_at = self.beside.asked_at.load(Ordering::Relaxed);
+        if self.heap.present() <= asked_at.saturating_add(asked_at / RISE) {
+            return;
+        }
+        let remembered = self.limits.lock(self.os()).total();
+        if self.heap.present() <= remembered {
+            return;
+        }
+        self.measure();
+        if self.heap.beside() >= WORTH_ASKING {
+            self.beside.asked_at.store(self.heap.present(), Ordering::Relaxed);
+            self.ask_library();
+            self.measure();
+        }
+    }
+
+    /// Asks the C library for what it keeps free, if we have told it to keep any. To be called without any lock.
+    pub(super) fn ask_library(&self) {
+        // Relaxed: as above.
+        if self.beside.keeps.load(Ordering::Relaxed) {
+            self.os().trim_library();
+        }
+    }
+}

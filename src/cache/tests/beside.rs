@@ -1,0 +1,188 @@
+//! What the C library keeps free: when it is asked for that, and when it is left alone.
+
+use std::alloc::Layout;
+
+use super::fake;
+use super::keeper::{SECOND, run};
+use super::model::{Live, Model};
+use super::ops::finish;
+use crate::cache::keeper::Watch;
+use crate::config::Config;
+use crate::os::fake::{Call, Fake, When, errno};
+use crate::os::{Os, Room};
+
+const MIB: usize = 1 << 20;
+
+/// A cache in a process whose C library has been told to keep what is free.
+fn told() -> Model<Fake> {
+    let os = fake(2 << 30);
+    os.pass(SECOND);
+    os.set_beside(Some(0));
+    let model = Model::new(os, 1 << 30, Config::new());
+    model.cache.library_keeps();
+    model
+}
+
+/// Small blocks of so many bytes come and go: the C library keeps them, beside others of 8 MiB that are in use.
+fn burst(model: &Model<Fake>, bytes: usize) {
+    model.os().set_beside(Some(8 * MIB + bytes));
+    model.os().set_library_keeps(bytes);
+}
+
+/// How often the C library was asked.
+fn asked(model: &Model<Fake>) -> usize {
+    model.os().calls(Call::TrimLibrary)
+}
+
+fn touched(model: &Model<Fake>, size: usize) -> Live {
+    let quiet = (0..).find(|&seed| model.writes_nothing(seed)).unwrap();
+    let layout = Layout::from_size_align(size, 8).unwrap();
+    let live = model.allocate(layout, false, quiet).expect("memory is not short");
+    model.os().touch(live.p, size);
+    live
+}
+
+/// Takes so many blocks of 8 MiB at once and gives them back.
+fn round(model: &Model<Fake>, blocks: usize) {
+    let blocks: Vec<Live> = (0..blocks).map(|_| touched(model, 8 * MIB)).collect();
+    blocks.into_iter().for_each(|live| model.free(live));
+}
+
+/// All that is in memory.
+fn in_memory(model: &Model<Fake>) -> usize {
+    model.os().anonymous().unwrap()
+}
+
+#[test]
+fn what_the_library_keeps_makes_room_for_large_blocks() {
+    let model = told();
+    burst(&model, 128 * MIB);
+    let blocks: Vec<Live> = (0..16).map(|_| touched(&model, 8 * MIB)).collect();
+    assert_eq!(asked(&model), 1);
+    assert!(in_memory(&model) <= (8 + 128 + 2) * MIB, "{} MiB", in_memory(&model) / MIB);
+    blocks.into_iter().for_each(|live| model.free(live));
+    // Warm: nothing is asked for, whatever the library keeps meanwhile.
+    burst(&model, 100 * MIB);
+    (0..40).for_each(|_| round(&model, 14));
+    assert_eq!(asked(&model), 1);
+    finish(&model, Vec::new(), true);
+}
+
+#[test]
+fn what_makes_room_is_not_remembered_as_needed_at_once() {
+    let model = told();
+    round(&model, 1);
+    burst(&model, 128 * MIB);
+    model.os().pass(SECOND);
+    // The limits are told, and measure.
+    (0..40).for_each(|_| round(&model, 1));
+    assert_eq!(asked(&model), 0);
+    let large = touched(&model, 64 * MIB);
+    assert!(in_memory(&model) <= (8 + 64 + 12) * MIB, "{} MiB", in_memory(&model) / MIB);
+    let remembered = model.cache.heap.level().out_max;
+    assert!(remembered <= (8 + 128 + 12) * MIB, "{} MiB", remembered / MIB);
+    finish(&model, vec![large], true);
+}
+
+#[test]
+fn nothing_is_asked_for_below_what_was_needed_of_late() {
+    let model = told();
+    round(&model, 24);
+    model.cache.release();
+    assert_eq!(asked(&model), 1);
+    burst(&model, 100 * MIB);
+    model.os().pass(SECOND);
+    round(&model, 10);
+    assert_eq!(asked(&model), 1);
+    finish(&model, Vec::new(), true);
+}
+
+#[test]
+fn the_library_is_asked_again_once_a_quarter_more_is_in_use() {
+    let model = told();
+    burst(&model, 120 * MIB);
+    let mut blocks = vec![touched(&model, 8 * MIB)];
+    assert_eq!(asked(&model), 1, "at 136 MiB");
+    for expected in [1, 1, 1, 1, 2, 2] {
+        burst(&model, 120 * MIB);
+        model.os().pass(SECOND);
+        blocks.push(touched(&model, 8 * MIB));
+        assert_eq!(asked(&model), expected, "with {} blocks", blocks.len());
+    }
+    finish(&model, blocks, true);
+}
+
+#[test]
+fn a_burst_that_comes_back_every_round_stays_after_a_few() {
+    let model = told();
+    let mut asked_before = 0;
+    let mut rounds = Vec::new();
+    for nth in 0..20 {
+        burst(&model, 128 * MIB);
+        model.os().pass(SECOND);
+        round(&model, 24);
+        if asked(&model) > asked_before {
+            rounds.push(nth);
+        }
+        asked_before = asked(&model);
+    }
+    assert!(rounds.len() <= 4 && rounds.iter().all(|&nth| nth < 6), "asked in rounds {rounds:?}");
+    finish(&model, Vec::new(), true);
+}
+
+#[test]
+fn a_library_that_was_told_nothing_or_keeps_little_is_left_alone() {
+    for (tell, keeps) in [(false, 512 * MIB), (true, 55 * MIB)] {
+        let os = fake(2 << 30);
+        let model = Model::new(os, 1 << 30, Config::new());
+        if tell {
+            model.cache.library_keeps();
+        }
+        burst(&model, keeps);
+        round(&model, 32);
+        assert_eq!(asked(&model), 0);
+        if !tell {
+            model.cache.release();
+            assert_eq!(asked(&model), 0);
+        }
+        finish(&model, Vec::new(), true);
+    }
+}
+
+#[test]
+fn whoever_gives_up_all_that_is_cached_gives_up_what_the_library_keeps() {
+    let model = told();
+    round(&model, 4);
+    burst(&model, 32 * MIB);
+    model.cache.release();
+    assert_eq!(asked(&model), 1);
+    // Memory runs short.
+    round(&model, 4);
+    model.os().set_room(Some(Room { limit: 1000 * MIB, left: 20 * MIB }));
+    model.cache.look_slow();
+    assert_eq!(asked(&model), 2);
+    model.os().set_room(None);
+    // The kernel refuses memory.
+    let before = asked(&model);
+    model.os().fail(None, When::From(1), errno::ENOMEM);
+    let mut model = model;
+    model.may_refuse = true;
+    let layout = Layout::from_size_align(1200 * MIB, 8).unwrap();
+    assert!(model.allocate(layout, false, 1).is_none());
+    assert!(asked(&model) > before);
+    model.os().fail_no_more();
+    finish(&model, Vec::new(), true);
+}
+
+#[test]
+fn a_silent_process_asks_once() {
+    let model = told();
+    round(&model, 12);
+    burst(&model, 32 * MIB);
+    let mut watch = Watch::default();
+    run(&model, &mut watch, 9);
+    assert_eq!(asked(&model), 0, "a pause is no silence");
+    run(&model, &mut watch, 60);
+    assert_eq!(asked(&model), 1);
+    finish(&model, Vec::new(), true);
+}
