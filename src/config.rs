@@ -118,7 +118,7 @@ impl Config {
     }
 
     /// Chooses whether glibc is told to keep what bursts of small blocks leave free at the top of its heap
-    /// (`M_TRIM_THRESHOLD` and `M_TOP_PAD`): up to 64 MiB with [`cache_bytes`](Self::cache_bytes), without it all, of which it
+    /// (`M_TRIM_THRESHOLD` and `M_TOP_PAD`): up to 64 MiB with [`cache_bytes`](Self::cache_bytes), without it all, for which it
     /// is asked (`malloc_trim`) before large blocks need more memory than was in use of late. On by default; without effect
     /// on other C libraries, nor on what the environment says of the same knobs (`MALLOC_TRIM_THRESHOLD_`,
     /// `GLIBC_TUNABLES`).

@@ -116,6 +116,9 @@ fn hook_slow(started: Started) {
     const KEEP_ALL: usize = i32::MAX as usize;
     /// What the heap grows by at least: a system call per MiB of small blocks.
     const TOP_PAD: usize = 1 << 20;
+    /// The same where address space costs nothing: no less than a heap of another thread is long (`HEAP_MAX_SIZE` of
+    /// arena.c), which would go as a whole, whatever is to be kept, if the one before it had room for less than this.
+    const TOP_PAD_FREE: usize = 64 << 20;
     extern "C" fn prepare() {
         ENGINE.before_fork();
     }
@@ -138,8 +141,12 @@ fn hook_slow(started: Started) {
     crate::report::arm();
     if started.tune_glibc {
         let is_bounded = ENGINE.ceiling().is_some();
-        let threshold = if is_bounded { TRIM_THRESHOLD } else { KEEP_ALL };
-        if os::keep_small_top(threshold, TOP_PAD, MMAP_THRESHOLD) && !is_bounded {
+        let (threshold, top_pad) = if is_bounded {
+            (TRIM_THRESHOLD, TOP_PAD)
+        } else {
+            (KEEP_ALL, if os::is_space_charged() { TOP_PAD } else { TOP_PAD_FREE })
+        };
+        if os::keep_small_top(threshold, top_pad, MMAP_THRESHOLD) && !is_bounded {
             ENGINE.library_keeps();
         }
     }
