@@ -27,7 +27,35 @@ pub(super) fn list() -> Vec<Pattern> {
             let sizes = 1..80_001;
             churn(scale, Churn { live: 1000, sizes, operations: 20_000, threads: None, rounds: 12 })
         }),
+        Pattern::new(
+            "straddle/burst",
+            "4,096 blocks of 7, 25, 60 and 252 KiB, filled on one thread and freed together",
+            burst,
+        ),
     ]
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "any byte of the number will do")]
+/// Blocks on both sides of the border, a third of them in bytes on the small side: more than glibc keeps untold.
+fn burst(scale: Scale) -> Case {
+    const LENGTHS: [usize; 4] = [7 * KIB, 25 * KIB, 60 * KIB, 252 * KIB];
+    let count = scale.count(4096);
+    let mut round = 0;
+    Case::new(scale.rounds(12), move |watch| {
+        round += 1;
+        watch.timed(|| {
+            let mut random = Random::new(round);
+            let blocks: Vec<(u8, Vec<u8>)> = (0..count)
+                .map(|_| {
+                    let word = random.next_word();
+                    let (value, length) = (word as u8, LENGTHS[(word >> 32) as usize % LENGTHS.len()]);
+                    (value, filled(length, value))
+                })
+                .collect();
+            blocks.iter().for_each(|(value, block)| check_filled(block, *value, scale));
+            blocks.iter().map(|(_, block)| block.len()).sum()
+        })
+    })
 }
 
 struct Churn {
