@@ -91,7 +91,8 @@ impl Config {
         }
     }
 
-    /// Keeps up to `bytes` of free memory resident, and promises that they stay, however long the pause.
+    /// Keeps up to `bytes` of free memory resident, and promises that they stay, however long the pause, unless memory runs
+    /// short.
     ///
     /// Without it the allocator keeps what the recent peak of live memory leaves, so that keeping adds no memory.
     /// `0` keeps nothing. Environment: `ZK_NALLOC_CACHE_BYTES`, decimal digits with at most one letter behind
@@ -118,7 +119,7 @@ impl Config {
     }
 
     /// Chooses whether glibc is told to keep what bursts of small blocks leave free at the top of its heap
-    /// (`M_TRIM_THRESHOLD` and `M_TOP_PAD`): up to 64 MiB with [`cache_bytes`](Self::cache_bytes), without it all, for which it
+    /// (`M_TRIM_THRESHOLD`, `M_TOP_PAD`, and `M_MMAP_THRESHOLD` for blocks of C code under 32 MiB): up to 64 MiB with [`cache_bytes`](Self::cache_bytes), without it all, for which it
     /// is asked (`malloc_trim`) before large blocks need more memory than was in use of late. On by default; without effect
     /// on other C libraries, nor on what the environment says of the same knobs (`MALLOC_TRIM_THRESHOLD_`,
     /// `GLIBC_TUNABLES`).
@@ -192,8 +193,8 @@ impl Config {
     /// [`soften_cache`](crate::soften_cache) or [`release_cache`](crate::release_cache). Environment:
     /// `ZK_NALLOC_BACKGROUND`, `1` or `0`.
     ///
-    /// The thread is started when 64 MiB have been allocated or more, by whoever allocates then, with all signals
-    /// blocked and a stack of 256 KiB. It sleeps as long as nothing is cached, and looks four times a second, once a
+    /// The thread is started when 64 MiB or more have been allocated by one thread, or by threads that share a shard, with all
+    /// signals blocked and a stack of 256 KiB. It sleeps as long as nothing is cached, and looks four times a second, once a
     /// second when nothing happens, at what the container and the host have left. After every ten seconds without an
     /// allocation a peak counts as one window older, so that what was kept for it goes down to an eighth of RAM or
     /// 1 GiB, whichever is less; [`cache_bytes`](Self::cache_bytes) is a promise that it keeps too.

@@ -92,7 +92,8 @@ impl<S> NAlloc<S> {
         Self { small, config: Config::new().tune_glibc(false) }
     }
 
-    /// Makes the allocator with `small` for requests under 64 KiB, and with a configuration.
+    /// Makes the allocator with `small` for requests under 64 KiB, and with a configuration. glibc is tuned as that says,
+    /// which is yes by default: where glibc is not `small`, add `tune_glibc(false)`.
     #[must_use]
     pub const fn with_small_and_config(small: S, config: Config) -> Self {
         Self { small, config }
@@ -112,13 +113,10 @@ fn hook_slow(started: Started) {
     /// (`DEFAULT_MMAP_THRESHOLD_MAX` of malloc.c, and twice that).
     const MMAP_THRESHOLD: usize = 32 << 20;
     const TRIM_THRESHOLD: usize = 2 * MMAP_THRESHOLD;
-    /// Without a ceiling it keeps all that it can be told to, until the engine asks for it (`cache::beside`).
-    const KEEP_ALL: usize = i32::MAX as usize;
+    /// Without a ceiling it keeps all. Either way the engine asks for it (`cache::beside`).
+    const KEEP_ALL: usize = usize::MAX;
     /// What the heap grows by at least: a system call per MiB of small blocks.
     const TOP_PAD: usize = 1 << 20;
-    /// The same where address space costs nothing: no less than a heap of another thread is long (`HEAP_MAX_SIZE` of
-    /// arena.c), which would go as a whole, whatever is to be kept, if the one before it had room for less than this.
-    const TOP_PAD_FREE: usize = 64 << 20;
     extern "C" fn prepare() {
         ENGINE.before_fork();
     }
@@ -141,12 +139,8 @@ fn hook_slow(started: Started) {
     crate::report::arm();
     if started.tune_glibc {
         let is_bounded = ENGINE.ceiling().is_some();
-        let (threshold, top_pad) = if is_bounded {
-            (TRIM_THRESHOLD, TOP_PAD)
-        } else {
-            (KEEP_ALL, if os::is_space_charged() { TOP_PAD } else { TOP_PAD_FREE })
-        };
-        if os::keep_small_top(threshold, top_pad, MMAP_THRESHOLD) && !is_bounded {
+        let threshold = if is_bounded { TRIM_THRESHOLD } else { KEEP_ALL };
+        if os::keep_small_top(threshold, TOP_PAD, MMAP_THRESHOLD) {
             ENGINE.library_keeps();
         }
     }

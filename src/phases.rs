@@ -31,7 +31,7 @@ pub enum Trim {
     Keep = 0,
     /// As [`soften_cache`](crate::soften_cache): warm until the kernel needs it.
     Soften = 1,
-    /// As [`release_cache`](crate::release_cache): given back.
+    /// As [`release_cache`](crate::release_cache): given back, and what glibc keeps of small blocks too.
     Release = 2,
 }
 

@@ -35,6 +35,7 @@ impl<O: Os> Cache<O> {
         loop {
             if let Some(run) = self.heap.take_slow(Fit::aligned(len, CHUNK), Wish::Zeroed, 0) {
                 add(&self.tally.ahead, run.found.fresh() as u64);
+                self.see_beside(self.os().now(), run.found.fresh());
                 return Some(run.span);
             }
             len = (len / 2).next_multiple_of(CHUNK);

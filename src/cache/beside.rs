@@ -47,49 +47,58 @@ impl<O: Os> Cache<O> {
         self.beside.keeps.store(true, Ordering::Relaxed);
     }
 
-    /// Measures what the rest of the process holds, if that was not done a moment ago.
-    pub(super) fn measure_now_and_then(&self, now: u64) {
+    /// Measures what the rest of the process holds, if that was not done a moment ago. Of what is handed out `untouched` bytes
+    /// have had no time to be touched.
+    fn measure_now_and_then(&self, now: u64, untouched: usize) {
         // Relaxed, both: whoever is a moment late measures once more.
         if now >= self.beside.next_measure.load(Ordering::Relaxed) {
             self.beside.next_measure.store(now + MEASURE_AFTER, Ordering::Relaxed);
-            self.measure();
+            self.measure(untouched);
         }
     }
 
-    fn measure(&self) {
+    fn measure(&self, untouched: usize) {
         if let Some(anonymous) = self.os().anonymous() {
-            self.heap.note_beside(anonymous);
+            self.heap.note_beside(anonymous, untouched);
         }
     }
 
-    /// Asks the C library for what it keeps free, before more is in use than the limits remember. To be called without any
-    /// lock, and before the heap notes what is in use as a peak.
-    pub(super) fn ask_before_a_peak(&self) {
+    /// Sees what the rest of the process holds, and asks the C library for what it keeps free before more is in use than the
+    /// limits remember. To be called without any lock, and before the heap notes what is in use as a peak; `untouched` as for
+    /// [`PageHeap::note_beside`](crate::heap::PageHeap::note_beside).
+    pub(super) fn see_beside(&self, now: u64, untouched: usize) {
+        self.measure_now_and_then(now, untouched);
         // Relaxed, all: the numbers are estimates, and whoever sees old ones asks once more, or once less.
-        if !self.beside.keeps.load(Ordering::Relaxed) {
+        if !self.beside.keeps.load(Ordering::Relaxed) || self.heap.beside() < WORTH_ASKING {
             return;
         }
-        self.measure_now_and_then(self.os().now());
         let asked_at = self.beside.asked_at.load(Ordering::Relaxed);
-        if self.heap.present() <= asked_at.saturating_add(asked_at / RISE) {
+        let present = self.heap.present();
+        if present <= asked_at.saturating_add(asked_at / RISE)
+            || present <= self.limits.lock(self.os()).total()
+        {
             return;
         }
-        let remembered = self.limits.lock(self.os()).total();
-        if self.heap.present() <= remembered {
-            return;
-        }
-        self.measure();
-        if self.heap.beside() >= WORTH_ASKING {
-            self.beside.asked_at.store(self.heap.present(), Ordering::Relaxed);
+        // One asks for all that come by now.
+        let claim =
+            self.beside.asked_at.compare_exchange(asked_at, present, Ordering::Relaxed, Ordering::Relaxed);
+        if claim.is_ok() {
             self.ask_library();
-            self.measure();
+            self.measure(untouched);
         }
     }
 
-    /// Asks the C library for what it keeps free, if we have told it to keep any. To be called without any lock.
+    /// Forgets when the C library was asked, where so much less is remembered as needed by now.
+    pub(super) fn forget_asking(&self, remembered: usize) {
+        // Relaxed: as above.
+        self.beside.asked_at.fetch_min(remembered, Ordering::Relaxed);
+    }
+
+    /// Asks the C library for what it keeps free, if we have told it to keep any. To be called without any lock; in a handler
+    /// before a fork, when this thread has them all, it does nothing.
     pub(super) fn ask_library(&self) {
         // Relaxed: as above.
-        if self.beside.keeps.load(Ordering::Relaxed) {
+        if self.beside.keeps.load(Ordering::Relaxed) && !self.heap.is_forking_here() {
             self.os().trim_library();
         }
     }

@@ -47,6 +47,8 @@ pub(crate) struct Watch {
     /// When they last were others, and when a window was last ended for silence since.
     since: u64,
     aged: u64,
+    /// Whether the C library has been asked for what it keeps, since.
+    asked: bool,
 }
 
 /// How long the thread may sleep.
@@ -129,7 +131,12 @@ impl<O: Os> Cache<O> {
         let now = self.os().now();
         let activity = self.activity();
         if activity != watch.activity || watch.since == 0 {
-            *watch = Watch { activity, since: now, aged: now };
+            *watch = Watch { activity, since: now, aged: now, asked: false };
+        }
+        if now - watch.since >= SILENT && !watch.asked {
+            // Once: who makes small blocks alone is not seen here, and would not be asked each time.
+            watch.asked = true;
+            self.ask_library();
         }
         if self.cached_bytes() == 0 {
             return if self.is_empty() { Rest::UntilWoken } else { Rest::For(IDLE) };
@@ -140,10 +147,6 @@ impl<O: Os> Cache<O> {
         }
         if now - watch.aged >= SILENT {
             watch.aged = now;
-            if now - watch.since < 2 * SILENT {
-                // Once: nothing more becomes free in a silence.
-                self.ask_library();
-            }
             self.age_slow();
         }
         Rest::For(if now - watch.since < IDLE { LOOK_AFTER } else { IDLE })
@@ -156,7 +159,9 @@ impl<O: Os> Cache<O> {
         let mut limits = self.limits.lock(self.os());
         limits.aged(level.out_max, level.out);
         let (excess, unit) = (limits.excess(level.out, level.dirty), limits.unit());
+        let remembered = limits.total();
         drop(limits);
+        self.forget_asking(remembered);
         self.heap.begin_window();
         if excess > 0 {
             self.heap.purge(excess, unit);

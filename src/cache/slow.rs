@@ -294,9 +294,7 @@ impl<O: Os> Cache<O> {
         if self.since_look.fetch_add(fresh, Ordering::Relaxed) + fresh > LOOK_EVERY {
             self.look_slow();
         }
-        if fresh >= CHUNK {
-            self.ask_before_a_peak();
-        }
+        self.see_beside(self.os().now(), fresh);
         let level = self.heap.level();
         let mut limits = self.limits.lock(self.os());
         let mut highest = level.out_max;
@@ -342,14 +340,16 @@ impl<O: Os> Cache<O> {
         if now.saturating_sub(self.last_look.load(Ordering::Relaxed)) > LOOK_AFTER {
             self.look_slow();
         }
-        self.measure_now_and_then(now);
+        self.see_beside(now, 0);
         let level = self.heap.level();
         let mut limits = self.limits.lock(self.os());
         let ended = limits.allocated(bytes, level.out_max, level.out);
+        let remembered = limits.total();
         let excess = limits.excess(level.out, level.dirty);
         let unit = limits.unit();
         drop(limits);
         if ended {
+            self.forget_asking(remembered);
             self.heap.begin_window();
             if self.heap.is_seamed() {
                 self.heap.heal_free();
@@ -385,9 +385,11 @@ impl<O: Os> Cache<O> {
     /// Gives so many free bytes back to the kernel, whatever is allowed, in pages, and address space with them.
     fn give_up(&self, bytes: usize) {
         self.drain_to_unmap();
-        self.heap.purge(bytes, Unit::Pages);
+        let purged = self.heap.purge(bytes, Unit::Pages);
         self.heap.trim();
         self.thin.trim();
-        self.ask_library();
+        if purged < bytes {
+            self.ask_library();
+        }
     }
 }

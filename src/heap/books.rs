@@ -145,10 +145,12 @@ impl<O: Os> PageHeap<O> {
         inner.out_max = inner.present();
     }
 
-    /// Notes how many bytes of the process, of `anonymous` in all, are not ours.
-    pub(crate) fn note_beside(&self, anonymous: usize) {
+    /// Notes how many bytes of the process, of `anonymous` in all, are not ours. Of what is handed out `untouched` bytes have
+    /// had no time to be touched.
+    pub(crate) fn note_beside(&self, anonymous: usize, untouched: usize) {
         let mut inner = self.inner.lock(&self.os);
-        let ours = inner.out + inner.dirty() + inner.transit;
+        let out = inner.out.saturating_sub(inner.absent).saturating_sub(untouched);
+        let ours = out + inner.dirty() + inner.transit;
         inner.beside = anonymous.saturating_sub(ours);
     }
 

@@ -28,7 +28,7 @@ mod usage;
 mod vma;
 
 pub(crate) use hooks::{at_exit, at_fork, keep_small_top, start_thread};
-pub(crate) use limits::{Limit, is_space_charged, overcommit_mode};
+pub(crate) use limits::{Limit, overcommit_mode};
 #[cfg(not(all(test, loom)))]
 pub(crate) use signals::{INTERRUPT, at_signals};
 pub(crate) use smaps::mappings;

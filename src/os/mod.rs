@@ -27,8 +27,8 @@ pub(crate) use linux::lock_pages;
 #[cfg(not(all(test, loom)))]
 pub(crate) use linux::{INTERRUPT, at_signals};
 pub(crate) use linux::{
-    InUse, Limit, Linux, Usage, at_exit, at_fork, die, fault_costs, huge_page_bytes, is_space_charged,
-    keep_small_top, mappings, overcommit_mode, start_thread,
+    InUse, Limit, Linux, Usage, at_exit, at_fork, die, fault_costs, huge_page_bytes, keep_small_top,
+    mappings, overcommit_mode, start_thread,
 };
 pub(crate) use obstacle::{Asked, refused, why_not_mapped};
 #[cfg(test)]

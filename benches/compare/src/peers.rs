@@ -74,8 +74,49 @@ pub const ALL: [Peer; 14] = [
     rival(OURS, Some("nalloc"), "this project as it comes").ours(),
 ];
 
+/// What is locked of the crates that the children are built with.
+const LOCKED: &str = include_str!("../../../Cargo.lock");
+
+impl Peer {
+    /// The crate that it comes from, with the version that is built; nothing for the C library and for ours.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        let name = match self.feature {
+            Some("jemalloc") => "tikv-jemallocator",
+            Some("mimalloc" | "mimalloc2" | "nalloc-mimalloc") => "mimalloc",
+            Some("snmalloc") => "snmalloc-rs",
+            Some("zk-alloc") => "zk-alloc",
+            _ => return String::new(),
+        };
+        let version = LOCKED
+            .split_once(&format!("name = \"{name}\"\nversion = \""))
+            .and_then(|(_, rest)| rest.split('"').next());
+        version.map_or_else(|| name.to_owned(), |version| format!("{name} {version}"))
+    }
+
+    /// Its setting, as somebody would type it.
+    #[must_use]
+    pub fn setting(&self) -> String {
+        self.environment.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+    }
+}
+
 /// Finds a peer by its name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Peer> {
     ALL.iter().find(|peer| peer.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rival_from_a_crate_has_its_version() {
+        for peer in ALL {
+            let is_built_in = peer.feature.is_none_or(|feature| feature == "nalloc");
+            assert_eq!(peer.origin().is_empty(), is_built_in, "{}", peer.name);
+            assert_eq!(peer.origin().contains(' '), !is_built_in, "{}: {}", peer.name, peer.origin());
+        }
+    }
 }

@@ -62,6 +62,7 @@ fn generated(
     }
     text += "\n";
     text += &tables::overview(measured);
+    text += &tables::of_peers();
     for plot in plots {
         text += &format!("\n![{}](plots/{})\n", plot.about, plot.file);
     }

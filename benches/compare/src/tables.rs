@@ -3,12 +3,31 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::patterns::Pattern;
+use crate::peers;
 use crate::record::Run;
 use crate::report::Measured;
 use crate::summary::{
     self, MEMORY_RATIO_MAX, MEMORY_SLACK_BYTES, SETTLED_RATIO_MAX, Summary, TIME_RATIO_MAX, Verdict,
     WARM_FAULTS_MAX,
 };
+
+/// Lays out who is compared, with what settings.
+#[must_use]
+pub fn of_peers() -> String {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN).set_header([
+        "allocator",
+        "what it is",
+        "crate",
+        "set in its environment",
+    ]);
+    for peer in peers::ALL {
+        let setting = peer.setting();
+        let setting = if setting.is_empty() { setting } else { format!("`{setting}`") };
+        table.add_row([peer.name.to_owned(), peer.about.to_owned(), peer.origin(), setting]);
+    }
+    format!("\n### Allocators\n\n{table}\n")
+}
 
 /// Lays out what was measured of one pattern: a row per allocator, then a line that says who won.
 #[must_use]

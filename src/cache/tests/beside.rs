@@ -71,16 +71,68 @@ fn what_the_library_keeps_makes_room_for_large_blocks() {
 #[test]
 fn what_makes_room_is_not_remembered_as_needed_at_once() {
     let model = told();
-    round(&model, 1);
+    round(&model, 24);
+    model.cache.release();
     burst(&model, 128 * MIB);
     model.os().pass(SECOND);
-    // The limits are told, and measure.
-    (0..40).for_each(|_| round(&model, 1));
-    assert_eq!(asked(&model), 0);
-    let large = touched(&model, 64 * MIB);
-    assert!(in_memory(&model) <= (8 + 64 + 12) * MIB, "{} MiB", in_memory(&model) / MIB);
+    // The limits are told, and measure: less than was needed of late.
+    (0..12).for_each(|_| round(&model, 1));
+    assert_eq!(asked(&model), 1, "by the release");
+    let large = touched(&model, 128 * MIB);
+    assert_eq!(asked(&model), 2);
     let remembered = model.cache.heap.level().out_max;
-    assert!(remembered <= (8 + 128 + 12) * MIB, "{} MiB", remembered / MIB);
+    assert!(remembered <= (24 * 8 + 8 + 4) * MIB, "{} MiB", remembered / MIB);
+    finish(&model, vec![large], true);
+}
+
+/// A block that nobody has touched yet was taken off what the rest of the process holds.
+#[test]
+fn a_block_that_is_longer_than_what_is_kept_asks_too() {
+    let model = told();
+    burst(&model, 128 * MIB);
+    let large = touched(&model, 256 * MIB);
+    assert_eq!(asked(&model), 1);
+    assert!(in_memory(&model) <= (8 + 256 + 4) * MIB, "{} MiB", in_memory(&model) / MIB);
+    finish(&model, vec![large], true);
+}
+
+#[test]
+fn short_blocks_ask_too() {
+    let model = told();
+    burst(&model, 512 * MIB);
+    let blocks: Vec<Live> = (0..200).map(|_| touched(&model, MIB)).collect();
+    assert_eq!(asked(&model), 1);
+    assert!(in_memory(&model) <= (8 + 200 + 12) * MIB, "{} MiB", in_memory(&model) / MIB);
+    finish(&model, blocks, true);
+}
+
+/// While large blocks are warm nothing is faulted in.
+#[test]
+fn a_small_side_that_grows_by_itself_is_asked() {
+    let model = told();
+    (0..4).for_each(|_| round(&model, 4));
+    for bytes in [100 * MIB, 400 * MIB] {
+        let before = asked(&model);
+        burst(&model, bytes);
+        model.os().pass(SECOND);
+        (0..12).for_each(|_| round(&model, 1));
+        assert_eq!(asked(&model), before + 1, "{} MiB", bytes / MIB);
+    }
+    finish(&model, Vec::new(), true);
+}
+
+#[test]
+fn how_much_was_needed_long_ago_keeps_nobody_from_asking() {
+    let model = told();
+    burst(&model, 512 * MIB);
+    round(&model, 1);
+    assert_eq!(asked(&model), 1, "at 528 MiB");
+    // Sixteen peaks, twice and more.
+    (0..400).for_each(|_| round(&model, 1));
+    burst(&model, 128 * MIB);
+    model.os().pass(SECOND);
+    let large = touched(&model, 64 * MIB);
+    assert_eq!(asked(&model), 2, "at 200 MiB");
     finish(&model, vec![large], true);
 }
 
@@ -132,7 +184,7 @@ fn a_burst_that_comes_back_every_round_stays_after_a_few() {
 
 #[test]
 fn a_library_that_was_told_nothing_or_keeps_little_is_left_alone() {
-    for (tell, keeps) in [(false, 512 * MIB), (true, 55 * MIB)] {
+    for (tell, keeps) in [(false, 512 * MIB), (true, 50 * MIB)] {
         let os = fake(2 << 30);
         let model = Model::new(os, 1 << 30, Config::new());
         if tell {
@@ -156,12 +208,14 @@ fn whoever_gives_up_all_that_is_cached_gives_up_what_the_library_keeps() {
     burst(&model, 32 * MIB);
     model.cache.release();
     assert_eq!(asked(&model), 1);
-    // Memory runs short.
-    round(&model, 4);
-    model.os().set_room(Some(Room { limit: 1000 * MIB, left: 20 * MIB }));
-    model.cache.look_slow();
-    assert_eq!(asked(&model), 2);
-    model.os().set_room(None);
+    // Memory runs short: by less than is cached, and by more.
+    for (left, expected) in [(40, 1), (0, 2)] {
+        round(&model, 4);
+        model.os().set_room(Some(Room { limit: 1000 * MIB, left: left * MIB }));
+        model.cache.look_slow();
+        assert_eq!(asked(&model), expected, "{left} MiB left");
+        model.os().set_room(None);
+    }
     // The kernel refuses memory.
     let before = asked(&model);
     model.os().fail(None, When::From(1), errno::ENOMEM);

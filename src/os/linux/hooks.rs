@@ -29,9 +29,10 @@ pub(crate) fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: 
     }
 }
 
-/// Has glibc keep up to `trim_threshold` bytes free at the top of its heap, and take `top_pad` bytes more than it
-/// needs whenever it grows; blocks of C code up to `mmap_threshold` come from that heap. Without it, and without ever seeing a large block freed, it gives back and faults
-/// in again at every 128 KiB. All are cut to what an `int` holds. Does nothing on other C libraries.
+/// Has glibc keep up to `trim_threshold` bytes free at the top of its heap, `usize::MAX` for all, and take `top_pad`
+/// bytes more than it needs whenever it grows; blocks of C code up to `mmap_threshold` come from that heap. Without it, and
+/// without ever seeing a large block freed, it gives back and faults in again at every 128 KiB. All are cut to what an `int`
+/// holds. Does nothing on other C libraries.
 ///
 /// Gives whether the first stands; it does not where the environment says something else.
 ///
@@ -50,8 +51,10 @@ pub(crate) fn keep_small_top(trim_threshold: usize, top_pad: usize, mmap_thresho
     ];
     for ((knob, bytes), is_set) in knobs.into_iter().zip(seen.seen()) {
         if !is_set {
+            // Less than nothing turns trimming off (mallopt(3)).
+            let value = if bytes == usize::MAX { -1 } else { i32::try_from(bytes).unwrap_or(i32::MAX) };
             // SAFETY: mallopt takes the lock of glibc's heap itself. A refused setting costs speed alone.
-            unsafe { libc::mallopt(knob, i32::try_from(bytes).unwrap_or(i32::MAX)) };
+            unsafe { libc::mallopt(knob, value) };
         }
     }
     !seen.seen()[0]

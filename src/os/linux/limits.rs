@@ -39,12 +39,6 @@ pub(crate) fn overcommit_mode() -> Option<u8> {
     u8::try_from(file_number(files::head(c"/proc/sys/vm/overcommit_memory", &mut [0; 8])?)?).ok()
 }
 
-/// Whether memory counts for somebody when it is mapped, before it is touched.
-pub(crate) fn is_space_charged() -> bool {
-    overcommit_mode() == Some(2)
-        || [Limit::AddressSpace, Limit::Data].into_iter().any(|limit| limit.allowed().is_some())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

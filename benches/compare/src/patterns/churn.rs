@@ -36,7 +36,7 @@ pub(super) fn list() -> Vec<Pattern> {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "any byte of the number will do")]
-/// Blocks on both sides of the border, a third of them in bytes on the small side: more than glibc keeps untold.
+/// Blocks on both sides of the border, a quarter of the bytes on the small side: more than glibc keeps untold.
 fn burst(scale: Scale) -> Case {
     const LENGTHS: [usize; 4] = [7 * KIB, 25 * KIB, 60 * KIB, 252 * KIB];
     let count = scale.count(4096);
