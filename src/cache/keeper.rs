@@ -134,7 +134,7 @@ impl<O: Os> Cache<O> {
             *watch = Watch { activity, since: now, aged: now, asked: false };
         }
         if now - watch.since >= SILENT && !watch.asked {
-            // Once: who makes small blocks alone is not seen here, and would not be asked each time.
+            // Once: small blocks are not seen here, and whoever goes on making them would lose them every ten seconds.
             watch.asked = true;
             self.ask_library();
         }

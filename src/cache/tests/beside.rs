@@ -96,6 +96,29 @@ fn a_block_that_is_longer_than_what_is_kept_asks_too() {
     finish(&model, vec![large], true);
 }
 
+/// What is handed out and stays untouched was taken off it for as long as that was in use.
+#[test]
+fn what_is_expected_to_stay_untouched_is_none_of_it() {
+    let model = told();
+    let layout = Layout::from_size_align(64 * MIB, 8).unwrap();
+    let quiet = (0..).find(|&seed| model.writes_nothing(seed)).unwrap();
+    let quarter = || {
+        let live = model.allocate(layout, true, quiet).unwrap();
+        model.os().touch(live.p, 16 * MIB);
+        live
+    };
+    (0..8).for_each(|_| model.free(quarter()));
+    let half_empty: Vec<Live> = (0..4).map(|_| quarter()).collect();
+    assert!(model.cache.heap.level().out < 160 * MIB, "{} MiB", model.cache.heap.level().out / MIB);
+    burst(&model, 32 * MIB);
+    model.os().pass(SECOND);
+    model.cache.see_beside(model.os().now(), 0);
+    let beside = model.cache.heap.beside();
+    // 40 MiB; what stays untouched is expected by shares and whole chunks.
+    assert!((32 * MIB..64 * MIB).contains(&beside), "{} MiB", beside / MIB);
+    finish(&model, half_empty, true);
+}
+
 #[test]
 fn short_blocks_ask_too() {
     let model = told();

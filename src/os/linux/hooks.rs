@@ -70,7 +70,9 @@ pub(crate) fn keep_small_top(_trim_threshold: usize, _top_pad: usize, _mmap_thre
 #[cfg(target_env = "gnu")]
 pub(super) fn trim_library() {
     let _keep = KeepErrno::new();
-    // SAFETY: malloc_trim takes the locks of glibc's heap itself, of which the caller, who is none of glibc, has none.
+    // SAFETY: malloc_trim may be called whenever malloc may. It takes the locks of glibc's heap itself, one after the other,
+    // and this thread has none of them: glibc calls nobody while it holds one, and we are its `malloc`'s caller, never
+    // its callee. It gives the kernel whole pages of blocks that are free, which nobody may read.
     unsafe { libc::malloc_trim(0) };
 }
 

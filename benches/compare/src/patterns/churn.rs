@@ -35,8 +35,8 @@ pub(super) fn list() -> Vec<Pattern> {
     ]
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "any byte of the number will do")]
 /// Blocks on both sides of the border, a quarter of the bytes on the small side: more than glibc keeps untold.
+#[expect(clippy::cast_possible_truncation, reason = "any byte of the number will do")]
 fn burst(scale: Scale) -> Case {
     const LENGTHS: [usize; 4] = [7 * KIB, 25 * KIB, 60 * KIB, 252 * KIB];
     let count = scale.count(4096);
