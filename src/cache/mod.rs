@@ -10,6 +10,7 @@ mod ahead;
 mod beside;
 mod careful;
 mod count;
+mod drain;
 mod fork;
 mod free;
 mod grow;

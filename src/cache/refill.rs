@@ -16,6 +16,14 @@ use crate::sync::atomic::Ordering;
 /// Fresh memory comes with so much more of it as this part of what the thread has in use, as a divisor.
 const FRESH_SHARE: usize = 32;
 
+/// So much free memory for each shard, and at most so much in all, is left where it is for a block of a class, in bytes: half
+/// of what a second-level cache holds.
+const LITTLE_PER_SHARD: usize = 512 << 10;
+const LITTLE_MAX: usize = 16 << 20;
+
+/// With more in use than so many times that, caches hold little of it, and nothing is left.
+const CACHED_TIMES: usize = 8;
+
 impl<O: Os> Cache<O> {
     /// How much a shard may hold now.
     #[inline]
@@ -62,33 +70,40 @@ impl<O: Os> Cache<O> {
     }
 
     fn cut_again_slow(&self, shard: &Shard, class: SizeClass) -> Option<usize> {
-        let len = class.len().bytes();
-        let mut stacks = shard.lock(self.os());
-        if !stacks.can_cut() && (stacks.hot.rest().len >= len || stacks.runs.bytes() >= len) {
-            drop(stacks);
-            if !self.heap.hold_nodes(TOKENS) {
-                return None;
-            }
-            stacks = shard.lock(self.os());
-            stacks.tokens += TOKENS;
-            let start = stacks.cut(class, &shard.counts).or_else(|| stacks.cut_run(class, &shard.counts));
-            if start.is_some() {
-                return start;
-            }
+        if let Some(start) = self.cut_once_paid(shard, class) {
+            return Some(start);
         }
+        let mut stacks = shard.lock(self.os());
         // Relaxed: written under this lock. It wraps where more was freed here than was taken.
         let live = shard.counts.live.load(Ordering::Relaxed) as i64;
-        if live >= stacks.bytes() as i64 {
+        if live >= stacks.bytes() as i64 && live > HOT_MAX as i64 {
             return None;
         }
-        // More is kept than is in use, in blocks of other classes; they are what is in this thread's cache.
+        // More is kept than is in use, or all of it is little: blocks of other classes, which are what is in this thread's
+        // cache.
         self.see_regions(&mut stacks);
         let mut out = Leaving::NOTHING;
         stacks.merge(&mut out, &shard.counts);
         let start = stacks.cut_run(class, &shard.counts);
         drop(stacks);
         self.give_leaving(&out);
-        start
+        start.or_else(|| self.cut_once_paid(shard, class))
+    }
+
+    /// Cuts a block where all that was missing is nodes for more of them, and pays for those.
+    fn cut_once_paid(&self, shard: &Shard, class: SizeClass) -> Option<usize> {
+        let len = class.len().bytes();
+        let stacks = shard.lock(self.os());
+        if stacks.can_cut() || (stacks.hot.rest().len < len && stacks.runs.bytes() < len) {
+            return None;
+        }
+        drop(stacks);
+        if !self.heap.hold_nodes(TOKENS) {
+            return None;
+        }
+        let mut stacks = shard.lock(self.os());
+        stacks.tokens += TOKENS;
+        stacks.cut(class, &shard.counts).or_else(|| stacks.cut_run(class, &shard.counts))
     }
 
     /// Takes a piece from the heap for this thread's next blocks, and the first of them from it.
@@ -153,6 +168,18 @@ impl<O: Os> Cache<O> {
         let live = self.live();
         live + len as u64 > self.tally.live_peak.load(Ordering::Relaxed)
             && held as u64 <= live / FRESH_SHARE as u64
+    }
+
+    /// Whether so little is free in all, and in use, that a block of a class takes nothing from other threads. What they have
+    /// at hand is in their caches; where each block goes from one to another, filling it costs twice as much.
+    pub(super) fn is_little_free(&self) -> bool {
+        let shards = self.shards();
+        let little = LITTLE_MAX.min(LITTLE_PER_SHARD * shards.len());
+        // Relaxed: an estimate.
+        let held: usize = shards.iter().map(|shard| shard.counts.stacked.load(Ordering::Relaxed)).sum();
+        let live = usize::try_from(self.live()).unwrap_or(usize::MAX);
+        let most = little.min(live / 2);
+        live <= CACHED_TIMES * little && held <= most && held + self.heap.level().dirty <= most
     }
 
     /// Keeps what a run has beyond `len` bytes for this thread's next blocks, with the node that is held for it; the node

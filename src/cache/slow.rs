@@ -1,6 +1,5 @@
 //! What a request does that this thread's stack does not serve, in the order of what it costs.
 
-use super::runs::Leaving;
 use super::untouched::Noted;
 use super::{Cache, Handed, count::add, shard};
 use crate::geometry::{Block, Granules, SizeClass, is_long};
@@ -140,14 +139,16 @@ impl<O: Os> Cache<O> {
         // A run that is resident to its end is wasted on a block whose end is not touched.
         let whole = wish == Wish::Any && reach >= fit.len / 8 * 7;
         let from = if is_long(len) { End::High } else { End::Low };
+        let spares_others = class.is_some() && self.is_little_free();
+        let theirs = class.filter(|_| !spares_others);
         if whole
-            && let Some(run) = class.and_then(|c| self.steal(c)).or_else(|| self.find_resident(fit, from))
+            && let Some(run) = theirs.and_then(|c| self.steal(c)).or_else(|| self.find_resident(fit, from))
         {
             return Some(run);
         }
         // Stacks are drained before a page is faulted in, or blocks in stacks would not serve every size.
         if (class.is_none() || !self.grows(len))
-            && self.drain() > 0
+            && (if spares_others { self.drain_mine() } else { self.drain() }) > 0
             && whole
             && let Some(run) = self.find_resident(fit, from)
         {
@@ -211,45 +212,6 @@ impl<O: Os> Cache<O> {
             }
         }
         None
-    }
-
-    /// Gives the blocks of all stacks back to the heap. Gives how many bytes those were.
-    pub(super) fn drain(&self) -> usize {
-        let mut drained = 0;
-        for shard in self.shards() {
-            // Relaxed: what another thread is freeing just now is a race that either may win.
-            if shard.counts.stacked.load(Ordering::Relaxed) == 0 {
-                continue;
-            }
-            drained += self.drain_shard(shard);
-        }
-        drained
-    }
-
-    /// As [`Cache::drain`], and forgets hot runs that are used up: of address space that is unmapped, nobody may go by what it
-    /// was once cut into.
-    pub(super) fn drain_to_unmap(&self) {
-        for shard in self.shards() {
-            self.drain_hot(shard);
-        }
-        self.drain();
-    }
-
-    /// Gives all that a shard holds back to the heap. Gives how many bytes that was.
-    pub(super) fn drain_shard(&self, shard: &shard::Shard) -> usize {
-        // No more than it holds now: its thread may go on freeing for as long as we go on draining. Relaxed: as in `drain`.
-        let held = shard.counts.stacked.load(Ordering::Relaxed);
-        let mut drained = self.drain_hot(shard);
-        while drained < held {
-            let mut out = Leaving::NOTHING;
-            shard.lock(self.os()).leave(&mut out, &shard.counts);
-            if out.spans().is_empty() {
-                break;
-            }
-            self.heap.give_stacked(out.spans(), out.tokens);
-            drained += out.spans().iter().map(|span| span.len).sum::<usize>();
-        }
-        drained
     }
 
     /// Remembers what its free will tell about a run, of which `absent` bytes are expected to stay untouched as far as

@@ -1,5 +1,7 @@
 //! Blocks of random size that replace each other, on one thread or on all.
 
+use std::collections::VecDeque;
+
 use rayon::current_num_threads;
 
 use super::{Case, Pattern};
@@ -18,6 +20,11 @@ pub(super) fn list() -> Vec<Pattern> {
                     Churn { live: 64, sizes: 64 * KIB..MIB, operations: 1000, threads: None, rounds: 8 },
                 )
             },
+        ),
+        Pattern::new(
+            "queue-all",
+            "24 live blocks of 81 and 86 KiB on each thread, the oldest of which is replaced",
+            queue_all,
         ),
         Pattern::new("straddle/one", format!("{straddle}, replaced at random on one thread"), |scale| {
             let sizes = 1..80_001;
@@ -54,6 +61,36 @@ fn burst(scale: Scale) -> Case {
                 .collect();
             blocks.iter().for_each(|(value, block)| check_filled(block, *value, scale));
             blocks.iter().map(|(_, block)| block.len()).sum()
+        })
+    })
+}
+
+/// All of it fits into caches, and a block that was freed is too short for half of the next ones.
+#[expect(clippy::cast_possible_truncation, reason = "any byte of the number will do")]
+fn queue_all(scale: Scale) -> Case {
+    const LENGTHS: [usize; 2] = [81 * KIB, 86 * KIB];
+    const LIVE: usize = 24;
+    let mut round = 0;
+    Case::new(scale.rounds(12), move |watch| {
+        round += 1;
+        watch.timed(|| {
+            let lives = rayon::broadcast(|context| {
+                let mut random = Random::new(round * 1000 + context.index() as u64);
+                let mut make = || {
+                    let word = random.next_word();
+                    let value = word as u8;
+                    (value, filled(LENGTHS[(word >> 32) as usize % LENGTHS.len()], value))
+                };
+                let mut blocks: VecDeque<(u8, Vec<u8>)> = (0..LIVE).map(|_| make()).collect();
+                for _ in 0..scale.count(4000) {
+                    let (value, oldest) = blocks.pop_front().expect("replaced each time");
+                    check_filled(&oldest, value, scale);
+                    drop(oldest);
+                    blocks.push_back(make());
+                }
+                LIVE * LENGTHS[1]
+            });
+            lives.into_iter().sum()
         })
     })
 }

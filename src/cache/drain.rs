@@ -1,0 +1,55 @@
+//! What shards have at hand goes back to the heap, where it merges and serves every length and every thread.
+//!
+//! Never here: when it has to (`slow`, `grow`, `free`), and which part of it has to when a shard is full (`runs`).
+
+use super::Cache;
+use super::runs::Leaving;
+use super::shard::Shard;
+use crate::os::Os;
+use crate::sync::atomic::Ordering;
+
+impl<O: Os> Cache<O> {
+    /// Gives the blocks of all stacks back to the heap. Gives how many bytes those were.
+    pub(super) fn drain(&self) -> usize {
+        let mut drained = 0;
+        for shard in self.shards() {
+            // Relaxed: what another thread is freeing just now is a race that either may win.
+            if shard.counts.stacked.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            drained += self.drain_shard(shard);
+        }
+        drained
+    }
+
+    /// Gives all that this thread's shard holds back to the heap. Gives how many bytes that was.
+    pub(super) fn drain_mine(&self) -> usize {
+        self.shard_slow().map_or(0, |mine| self.drain_shard(mine))
+    }
+
+    /// As [`Cache::drain`], and forgets hot runs that are used up: of address space that is unmapped, nobody may go by what it
+    /// was once cut into.
+    pub(super) fn drain_to_unmap(&self) {
+        for shard in self.shards() {
+            self.drain_hot(shard);
+        }
+        self.drain();
+    }
+
+    /// Gives all that a shard holds back to the heap. Gives how many bytes that was.
+    pub(super) fn drain_shard(&self, shard: &Shard) -> usize {
+        // No more than it holds now: its thread may go on freeing for as long as we go on draining. Relaxed: as in `drain`.
+        let held = shard.counts.stacked.load(Ordering::Relaxed);
+        let mut drained = self.drain_hot(shard);
+        while drained < held {
+            let mut out = Leaving::NOTHING;
+            shard.lock(self.os()).leave(&mut out, &shard.counts);
+            if out.spans().is_empty() {
+                break;
+            }
+            self.heap.give_stacked(out.spans(), out.tokens);
+            drained += out.spans().iter().map(|span| span.len).sum::<usize>();
+        }
+        drained
+    }
+}
