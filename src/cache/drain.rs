@@ -9,22 +9,21 @@ use crate::os::Os;
 use crate::sync::atomic::Ordering;
 
 impl<O: Os> Cache<O> {
-    /// Gives the blocks of all stacks back to the heap. Gives how many bytes those were.
+    /// Gives what all shards have at hand back to the heap. Gives how many bytes that was.
     pub(super) fn drain(&self) -> usize {
+        self.drain_but(|_| false)
+    }
+
+    /// As [`Cache::drain`], but for shards of which `keeps` says that they keep it.
+    pub(super) fn drain_but(&self, keeps: impl Fn(&Shard) -> bool) -> usize {
         let mut drained = 0;
         for shard in self.shards() {
             // Relaxed: what another thread is freeing just now is a race that either may win.
-            if shard.counts.stacked.load(Ordering::Relaxed) == 0 {
-                continue;
+            if shard.counts.stacked.load(Ordering::Relaxed) > 0 && !keeps(shard) {
+                drained += self.drain_shard(shard);
             }
-            drained += self.drain_shard(shard);
         }
         drained
-    }
-
-    /// Gives all that this thread's shard holds back to the heap. Gives how many bytes that was.
-    pub(super) fn drain_mine(&self) -> usize {
-        self.shard_slow().map_or(0, |mine| self.drain_shard(mine))
     }
 
     /// As [`Cache::drain`], and forgets hot runs that are used up: of address space that is unmapped, nobody may go by what it

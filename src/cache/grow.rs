@@ -126,7 +126,10 @@ impl<O: Os> Cache<O> {
         {
             return Grown::Copy(start);
         }
-        if self.drain() > 0 && self.heap.extend(block, longer, Behind::Resident).is_some() {
+        let spares = to.class.is_some() && self.is_little_free();
+        if self.drain_but(|shard| spares && self.is_used_by_others(shard)) > 0
+            && self.heap.extend(block, longer, Behind::Resident).is_some()
+        {
             self.grew_in_place(block, longer);
             return Grown::InPlace;
         }

@@ -24,6 +24,15 @@ const LITTLE_MAX: usize = 16 << 20;
 /// With more in use than so many times that, caches hold little of it, and nothing is left.
 const CACHED_TIMES: usize = 8;
 
+impl Counts {
+    /// Bytes requested through this shard and not yet freed; 0 where more was freed through it than was taken. Exact under the
+    /// lock, else an estimate.
+    pub(super) fn in_use(&self) -> usize {
+        // Relaxed: as said.
+        usize::try_from(self.live.load(Ordering::Relaxed) as i64).unwrap_or(0)
+    }
+}
+
 impl<O: Os> Cache<O> {
     /// How much a shard may hold now.
     #[inline]
@@ -74,9 +83,8 @@ impl<O: Os> Cache<O> {
             return Some(start);
         }
         let mut stacks = shard.lock(self.os());
-        // Relaxed: written under this lock. It wraps where more was freed here than was taken.
-        let live = shard.counts.live.load(Ordering::Relaxed) as i64;
-        if live >= stacks.bytes() as i64 && live > HOT_MAX as i64 {
+        let live = shard.counts.in_use();
+        if live >= stacks.bytes() && live > HOT_MAX {
             return None;
         }
         // More is kept than is in use, or all of it is little: blocks of other classes, which are what is in this thread's
@@ -152,9 +160,7 @@ impl<O: Os> Cache<O> {
     pub(super) fn more_fresh(&self, class: SizeClass) -> usize {
         let len = class.len().bytes();
         let Some(shard) = self.shard_with_runs().filter(|_| len <= HOT_BLOCK_MAX) else { return 0 };
-        // Relaxed: an estimate. It wraps where more was freed here than was taken.
-        let live = usize::try_from(shard.counts.live.load(Ordering::Relaxed) as i64).unwrap_or(0);
-        let more = whole_blocks(HOT_MAX.min(live / FRESH_SHARE), len).saturating_sub(len);
+        let more = whole_blocks(HOT_MAX.min(shard.counts.in_use() / FRESH_SHARE), len).saturating_sub(len);
         if more > 0 && self.heap.hold_node_for_fresh(len + more) { more } else { 0 }
     }
 
@@ -170,16 +176,31 @@ impl<O: Os> Cache<O> {
             && held as u64 <= live / FRESH_SHARE as u64
     }
 
-    /// Whether so little is free in all, and in use, that a block of a class takes nothing from other threads. What they have
-    /// at hand is in their caches; where each block goes from one to another, filling it costs twice as much.
+    /// Whether so little is free in all, and in use, that a block of a class takes nothing from threads that have more in use
+    /// than at hand. What they have at hand is in their caches; where each block goes from one to another, filling it costs
+    /// twice as much. Not under a small ceiling, nor where blocks are wiped: such shards have no runs to go on with.
     pub(super) fn is_little_free(&self) -> bool {
+        let Some(mine) = self.shard_with_runs() else { return false };
         let shards = self.shards();
         let little = LITTLE_MAX.min(LITTLE_PER_SHARD * shards.len());
+        let in_caches = CACHED_TIMES * little;
+        // Its own first, which is at hand: what a program has in use that has much is not added up.
+        if mine.counts.in_use() > in_caches {
+            return false;
+        }
+        let live = usize::try_from(self.live()).unwrap_or(usize::MAX);
         // Relaxed: an estimate.
         let held: usize = shards.iter().map(|shard| shard.counts.stacked.load(Ordering::Relaxed)).sum();
-        let live = usize::try_from(self.live()).unwrap_or(usize::MAX);
         let most = little.min(live / 2);
-        live <= CACHED_TIMES * little && held <= most && held + self.heap.level().dirty <= most
+        live <= in_caches && held <= most && held + self.heap.level().dirty <= most
+    }
+
+    /// Whether a shard is another thread's than this one's, and has more in use than at hand. One whose threads free what others
+    /// took, or are gone, has not.
+    pub(super) fn is_used_by_others(&self, shard: &Shard) -> bool {
+        // Relaxed: an estimate.
+        let held = shard.counts.stacked.load(Ordering::Relaxed);
+        shard.counts.in_use() >= held && self.shard_slow().is_none_or(|mine| !core::ptr::eq(mine, shard))
     }
 
     /// Keeps what a run has beyond `len` bytes for this thread's next blocks, with the node that is held for it; the node

@@ -139,16 +139,17 @@ impl<O: Os> Cache<O> {
         // A run that is resident to its end is wasted on a block whose end is not touched.
         let whole = wish == Wish::Any && reach >= fit.len / 8 * 7;
         let from = if is_long(len) { End::High } else { End::Low };
-        let spares_others = class.is_some() && self.is_little_free();
-        let theirs = class.filter(|_| !spares_others);
+        let spares = class.is_some() && self.is_little_free();
+        let keeps = |shard: &shard::Shard| spares && self.is_used_by_others(shard);
         if whole
-            && let Some(run) = theirs.and_then(|c| self.steal(c)).or_else(|| self.find_resident(fit, from))
+            && let Some(run) =
+                class.and_then(|c| self.steal(c, keeps)).or_else(|| self.find_resident(fit, from))
         {
             return Some(run);
         }
         // Stacks are drained before a page is faulted in, or blocks in stacks would not serve every size.
         if (class.is_none() || !self.grows(len))
-            && (if spares_others { self.drain_mine() } else { self.drain() }) > 0
+            && self.drain_but(keeps) > 0
             && whole
             && let Some(run) = self.find_resident(fit, from)
         {
@@ -158,8 +159,9 @@ impl<O: Os> Cache<O> {
             // Whole chunks, and memory for the next blocks, are preferences, which refuse nobody.
             let fit = if retry == 0 { fit } else { Fit::aligned(len, block.align) };
             // What is zero stays untouched for a request that wishes for zeros, in whatever it would share.
-            let more =
-                class.filter(|_| retry == 0 && whole && !zeroed).map_or(0, |class| self.more_fresh(class));
+            let more = class
+                .filter(|_| retry == 0 && whole && !zeroed && !spares)
+                .map_or(0, |class| self.more_fresh(class));
             let mut run =
                 self.heap.take_slow(Fit { len: fit.len + more, ..fit }, wish, reach.saturating_add(more));
             if more > 0 {
@@ -180,6 +182,12 @@ impl<O: Os> Cache<O> {
             if retry < RETRIES {
                 // What other threads have in their hands, in stacks, or resident for nothing may be enough.
                 self.heap.wait_for_transit();
+                if spares
+                    && self.drain() > 0
+                    && let Some(run) = self.find_resident(fit, from)
+                {
+                    return Some(run);
+                }
                 self.ask_library();
                 self.drain_to_unmap();
                 self.heap.release();
@@ -195,12 +203,14 @@ impl<O: Os> Cache<O> {
         Some(run)
     }
 
-    /// Takes a block of a class from another shard's stack or free runs.
-    fn steal(&self, class: SizeClass) -> Option<Run> {
+    /// Takes a block of a class from the stack or the free runs of another shard than those of which `keeps` says that they
+    /// keep it.
+    fn steal(&self, class: SizeClass, keeps: impl Fn(&shard::Shard) -> bool) -> Option<Run> {
         let len = class.len().bytes();
         for shard in self.shards() {
             // Relaxed: a hint, as is the other; the lock tells.
-            if (shard.counts.is_filled(class) || shard.counts.in_runs.load(Ordering::Relaxed) >= len)
+            if !keeps(shard)
+                && (shard.counts.is_filled(class) || shard.counts.in_runs.load(Ordering::Relaxed) >= len)
                 && let Some(mut stacks) = shard.stacks.try_lock(self.os())
                 && let Some(start) =
                     stacks.pop(class, &shard.counts).or_else(|| stacks.fit_run(class, &shard.counts))

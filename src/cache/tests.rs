@@ -39,6 +39,8 @@ mod peaks;
 mod runs;
 #[cfg(all(test, not(loom)))]
 mod sequences;
+#[cfg(all(test, not(loom)))]
+mod spares;
 mod spell;
 #[cfg(all(test, not(loom)))]
 mod stories;

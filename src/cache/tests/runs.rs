@@ -18,11 +18,11 @@ fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 8).unwrap()
 }
 
-fn take(model: &Model<Fake>, size: usize) -> Live {
+pub(super) fn take(model: &Model<Fake>, size: usize) -> Live {
     model.allocate(layout(size), false, 1).unwrap()
 }
 
-fn as_thread_of<T>(shard: usize, body: impl FnOnce() -> T) -> T {
+pub(super) fn as_thread_of<T>(shard: usize, body: impl FnOnce() -> T) -> T {
     SHARD.with(|mine| mine.set(shard + 1));
     body()
 }
@@ -249,49 +249,5 @@ fn a_hot_run_that_was_used_up_is_forgotten_before_anything_is_unmapped() {
     model.cache.release();
     assert!(!hot(|stacks| stacks.hot.is_begun()));
     model.audit(true);
-    finish(&model, blocks, true);
-}
-
-/// Where each thread's blocks come from what others freed, filling them costs twice as much.
-#[test]
-fn what_others_have_at_hand_stays_there_while_all_of_it_is_little() {
-    for (live, little) in [(4 * MIB, true), (256 * MIB, false)] {
-        let model = Model::new(fake(2 << 30), 512 * MIB, Config::new());
-        let kept = as_thread_of(0, || take(&model, live));
-        let held = at_hand_elsewhere(&model);
-        let before = held();
-        let more: Vec<_> = as_thread_of(0, || [80, 112, 200].map(|kib| take(&model, kib * KIB))).into();
-        assert_eq!(held() == before, little, "{} of {before} bytes left, {live} in use", held());
-        finish(&model, more.into_iter().chain([kept]).collect(), true);
-    }
-}
-
-#[test]
-fn what_others_have_at_hand_is_taken_once_it_is_more() {
-    let model = Model::new(fake(2 << 30), 512 * MIB, Config::new());
-    let kept = as_thread_of(0, || take(&model, 16 * MIB));
-    as_thread_of(1, || {
-        let blocks: Vec<_> = (0..12).map(|_| take(&model, 512 * KIB)).collect();
-        blocks.into_iter().for_each(|block| model.free(block));
-    });
-    let misses = model.cache.snapshot().misses;
-    let more: Vec<_> = as_thread_of(0, || (0..3).map(|_| take(&model, 512 * KIB)).collect());
-    assert_eq!(model.cache.snapshot().misses, misses, "fresh memory beside 6 MiB that are free");
-    finish(&model, more.into_iter().chain([kept]).collect(), true);
-}
-
-#[test]
-fn of_little_in_use_freed_neighbours_serve_a_longer_block() {
-    let model = Model::new(fake(2 << 30), 512 * MIB, Config::new());
-    let mut blocks: Vec<_> = (0..12).map(|_| take(&model, 80 * KIB)).collect();
-    blocks.sort_by_key(|block| block.p);
-    let at = blocks.windows(2).position(|pair| pair[0].block().end() == pair[1].block().start).unwrap();
-    let pair: Vec<_> = blocks.drain(at..at + 2).collect();
-    let start = pair[0].block().start;
-    pair.into_iter().for_each(|block| model.free(block));
-    let drained = model.cache.heap.level().dirty;
-    let longer = take(&model, 140 * KIB);
-    assert_eq!((longer.block().start, model.cache.heap.level().dirty), (start, drained));
-    blocks.push(longer);
     finish(&model, blocks, true);
 }

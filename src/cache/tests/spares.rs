@@ -1,0 +1,155 @@
+//! What threads have at hand, and when a block of another one is made of it.
+
+use super::fake;
+use super::model::{Live, Model};
+use super::ops::finish;
+use super::runs::{as_thread_of, take};
+use crate::config::Config;
+use crate::os::fake::{Call, Fake, When, errno};
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+fn model() -> Model<Fake> {
+    Model::new(fake(2 << 30), 512 * MIB, Config::new())
+}
+
+/// Has the second thread take so much and keep it, and free some blocks. Gives what it keeps.
+fn with_some_at_hand(model: &Model<Fake>, used: usize) -> Option<Live> {
+    as_thread_of(1, || {
+        let blocks = [80, 96, 112, 200].map(|kib| take(model, kib * KIB));
+        let kept = (used > 0).then(|| take(model, used));
+        blocks.into_iter().for_each(|block| model.free(block));
+        kept
+    })
+}
+
+fn held(model: &Model<Fake>) -> usize {
+    model.cache.shards()[1].lock(model.os()).bytes()
+}
+
+/// Where each thread's blocks come from what others freed, filling them costs twice as much.
+#[test]
+fn what_others_have_at_hand_stays_there_while_all_of_it_is_little() {
+    for (mine, theirs, stays) in [
+        (4 * MIB, 2 * MIB, true),
+        // More is in use than caches hold.
+        (256 * MIB, 2 * MIB, false),
+        (4 * MIB, 256 * MIB, false),
+        // They have nothing in use: it is nobody's.
+        (4 * MIB, 0, false),
+        // It is more than half of what is in use.
+        (64 * KIB, 520 * KIB, false),
+    ] {
+        let model = model();
+        let kept = as_thread_of(0, || take(&model, mine));
+        let others = with_some_at_hand(&model, theirs);
+        let before = held(&model);
+        let more: Vec<_> = as_thread_of(0, || [80, 112, 200].map(|kib| take(&model, kib * KIB))).into();
+        assert_eq!(held(&model) == before, stays, "{} of {before}; {mine} and {theirs} in use", held(&model));
+        finish(&model, more.into_iter().chain([kept]).chain(others).collect(), true);
+    }
+}
+
+#[test]
+fn what_others_have_at_hand_is_taken_once_it_is_more() {
+    let model = model();
+    let mut blocks = vec![as_thread_of(0, || take(&model, 16 * MIB))];
+    as_thread_of(1, || {
+        blocks.push(take(&model, 8 * MIB));
+        let freed: Vec<_> = (0..12).map(|_| take(&model, 512 * KIB)).collect();
+        freed.into_iter().for_each(|block| model.free(block));
+    });
+    let misses = model.cache.snapshot().misses;
+    as_thread_of(0, || blocks.extend((0..3).map(|_| take(&model, 512 * KIB))));
+    assert_eq!(model.cache.snapshot().misses, misses, "fresh memory beside 6 MiB that are free");
+    finish(&model, blocks, true);
+}
+
+/// A vector that grows drained everybody too.
+#[test]
+fn a_block_that_grows_takes_nothing_from_others_while_all_of_it_is_little() {
+    let model = model();
+    let kept = as_thread_of(0, || take(&model, 4 * MIB));
+    let others = with_some_at_hand(&model, 2 * MIB);
+    let before = held(&model);
+    let grown = as_thread_of(0, || {
+        let mut grown = take(&model, 600 * KIB);
+        assert!(model.resize(&mut grown, 1200 * KIB, 0));
+        grown
+    });
+    assert_eq!(held(&model), before);
+    finish(&model, [kept, grown].into_iter().chain(others).collect(), true);
+}
+
+/// Two blocks that lie next to each other.
+fn neighbours(blocks: &mut Vec<Live>) -> Vec<Live> {
+    blocks.sort_by_key(|block| block.p);
+    let at = blocks.windows(2).position(|pair| pair[0].block().end() == pair[1].block().start).unwrap();
+    blocks.drain(at..at + 2).collect()
+}
+
+#[test]
+fn freed_neighbours_serve_a_longer_block_before_anything_fresh_does() {
+    // Of little in use, within the shard; else by way of the heap.
+    for (used, within) in [(64 * KIB, true), (16 * MIB, false)] {
+        let model = model();
+        let mut blocks = vec![take(&model, used)];
+        let mut short: Vec<_> = (0..12).map(|_| take(&model, 80 * KIB)).collect();
+        let pair = neighbours(&mut short);
+        blocks.extend(short);
+        blocks.extend(with_some_at_hand(&model, 2 * MIB));
+        let (start, dirty) = (pair[0].block().start, model.cache.heap.level().dirty);
+        let longer = as_thread_of(0, || {
+            pair.into_iter().for_each(|block| model.free(block));
+            take(&model, 140 * KIB)
+        });
+        assert_eq!(longer.block().start, start, "{used} in use");
+        assert_eq!(model.cache.heap.level().dirty == dirty, within, "{used} in use");
+        blocks.push(longer);
+        finish(&model, blocks, true);
+    }
+}
+
+/// What a block was made of instead was purged for the ceiling, and faulted in again, every round.
+#[test]
+fn under_a_small_ceiling_nothing_is_purged_to_spare_others() {
+    let model = Model::new(fake(2 << 30), 512 * MIB, Config::new().cache_bytes(8 * MIB));
+    let threads = model.cache.shards().len().max(2);
+    let kept: Vec<_> = (0..2).map(|nth| as_thread_of(nth, || take(&model, 12 * MIB))).collect();
+    let round = || {
+        let blocks: Vec<_> = as_thread_of(0, || (0..20).map(|_| take(&model, 200 * KIB)).collect());
+        for (nth, block) in blocks.into_iter().enumerate() {
+            as_thread_of(1 + nth % (threads - 1), || model.free(block));
+        }
+    };
+    (0..3).for_each(|_| round());
+    let (misses, purges) = (model.cache.snapshot().misses, model.os().calls(Call::Purge));
+    (0..3).for_each(|_| round());
+    assert_eq!((model.cache.snapshot().misses, model.os().calls(Call::Purge)), (misses, purges));
+    finish(&model, kept, true);
+}
+
+/// All that was cached was released for a block that others had at hand.
+#[test]
+fn what_others_have_at_hand_is_taken_before_a_refusal_costs_anything() {
+    let mut model = model();
+    let mut blocks = vec![as_thread_of(0, || take(&model, 26 * MIB))];
+    blocks.extend(with_some_at_hand(&model, 2 * MIB));
+    model.os().fail(Call::Open, When::Every(1), errno::ENOMEM);
+    model.may_refuse = true;
+    let (before, purges) = (held(&model), model.os().calls(Call::Purge));
+    let mut freed = Vec::new();
+    as_thread_of(0, || {
+        for nth in 0..4 {
+            let short = take(&model, 80 * KIB);
+            if nth % 2 == 0 { freed.push(short) } else { blocks.push(short) }
+        }
+        freed.into_iter().for_each(|block| model.free(block));
+        while held(&model) == before {
+            blocks.push(take(&model, 200 * KIB));
+        }
+    });
+    assert_eq!(model.os().calls(Call::Purge), purges);
+    finish(&model, blocks, true);
+}
