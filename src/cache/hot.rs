@@ -47,6 +47,11 @@ impl Hot {
         Self { start: run.start, top: run.start, end: run.end() }
     }
 
+    /// A run that begins at `start`, of which `rest` is not cut yet.
+    pub(super) const fn behind(start: usize, rest: Span) -> Self {
+        Self { start, top: rest.start, end: rest.end() }
+    }
+
     /// Whether there is one, free or not.
     pub(super) const fn is_begun(&self) -> bool {
         self.end > 0

@@ -16,6 +16,10 @@ use crate::sync::atomic::Ordering;
 /// Fresh memory comes with so much more of it as this part of what the thread has in use, as a divisor.
 const FRESH_SHARE: usize = 32;
 
+/// A thread that has little in use takes so much along for its first hot run, in bytes: it is all that it goes over then, a block
+/// or a vector at a time, and what is not touched of it costs nothing.
+const FIRST_HOT: usize = 1 << 20;
+
 /// So much free memory for each shard, and at most so much in all, is left where it is for a block of a class, in bytes: half
 /// of what a second-level cache holds.
 const LITTLE_PER_SHARD: usize = 512 << 10;
@@ -124,7 +128,9 @@ impl<O: Os> Cache<O> {
         let mut out = Leaving::NOTHING;
         let mut stacks = shard.lock(self.os());
         self.see_regions(&mut stacks);
-        let start = if run.len >= HOT_BLOCK_MAX {
+        // A shorter piece than that does for a thread that has little in use and no hot run.
+        let does = run.len > len && stacks.hot.rest().is_empty() && shard.counts.in_use() <= HOT_MAX;
+        let start = if run.len >= HOT_BLOCK_MAX || does {
             // Another thread of this shard may have begun one meanwhile.
             let old = stacks.replace_hot(Hot::of(run), &shard.counts);
             // One for its rest, one for the block; what the old one had for its rest, that brings.
@@ -153,14 +159,22 @@ impl<O: Os> Cache<O> {
         stacks.let_go(self.bounds().bytes + stacks.hot.rest().len, out, counts);
     }
 
-    /// How much more than a block of a class shall be taken where it is fresh, in bytes, for which a node is held then: nothing
-    /// for which address space would have to be mapped, or where all that is open is resident.
+    /// How much more than a block of a class shall be taken where it is fresh, in bytes, for which a node is held then: a part of
+    /// what the thread has in use; or, where little is free in all, what a hot run begins with, for a thread that has none.
+    /// Nothing for which address space would have to be mapped, or where all that is open is resident.
     /// Threads that go on to take fresh memory block by block lie between each other's blocks, and what each frees never
     /// merges with its own.
-    pub(super) fn more_fresh(&self, class: SizeClass) -> usize {
+    pub(super) fn more_fresh(&self, class: SizeClass, is_little_free: bool) -> usize {
         let len = class.len().bytes();
         let Some(shard) = self.shard_with_runs().filter(|_| len <= HOT_BLOCK_MAX) else { return 0 };
-        let more = whole_blocks(HOT_MAX.min(shard.counts.in_use() / FRESH_SHARE), len).saturating_sub(len);
+        let most = if !is_little_free {
+            HOT_MAX.min(shard.counts.in_use() / FRESH_SHARE)
+        } else if shard.lock(self.os()).hot.rest().is_empty() {
+            FIRST_HOT
+        } else {
+            0
+        };
+        let more = whole_blocks(most, len).saturating_sub(len);
         if more > 0 && self.heap.hold_node_for_fresh(len + more) { more } else { 0 }
     }
 
@@ -204,9 +218,9 @@ impl<O: Os> Cache<O> {
     }
 
     /// Keeps what a run has beyond `len` bytes for this thread's next blocks, with the node that is held for it; the node
-    /// alone if there was no run.
-    pub(super) fn keep_more(&self, run: Option<&mut Run>, len: usize) {
-        let rest = run.map_or(Span::default(), |run| run.cut_back(len));
+    /// alone if there was no run. If there is no hot run, it is that, and the block in front of it can be put back.
+    pub(super) fn keep_more(&self, run: Option<&mut Run>, len: usize, is_little_free: bool) {
+        let (start, rest) = run.map_or((0, Span::default()), |run| (run.span.start, run.cut_back(len)));
         let Some(shard) = self.shard_slow() else {
             return self.heap.give_piece(rest, 1);
         };
@@ -214,6 +228,9 @@ impl<O: Os> Cache<O> {
         let mut stacks = shard.lock(self.os());
         self.see_regions(&mut stacks);
         if rest.is_empty() {
+            stacks.tokens += 1;
+        } else if is_little_free && stacks.hot.rest().is_empty() {
+            stacks.replace_hot(Hot::behind(start, rest), &shard.counts);
             stacks.tokens += 1;
         } else {
             stacks.keep(rest, &mut out, &shard.counts);

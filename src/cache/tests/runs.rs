@@ -76,8 +76,9 @@ fn behind_the_last(live: usize) -> usize {
 fn fresh_blocks_of_a_thread_that_has_much_in_use_lie_together() {
     let behind = behind_the_last(128 * MIB);
     assert!(behind >= 70, "{behind} of 78");
-    // A thread that has little takes no more than it needs.
-    assert_eq!(behind_the_last(MIB), 0);
+    // Of a thread that has little those do that are cut from its first hot run.
+    let behind = behind_the_last(MIB);
+    assert!((60..=76).contains(&behind), "{behind} of 78");
 }
 
 #[test]
@@ -217,6 +218,42 @@ fn a_vector_that_is_pushed_to_alone_grows_where_it_is_and_bothers_nobody() {
     });
     assert_eq!(model.cache.snapshot().copied, 0);
     finish(&model, Vec::new(), true);
+}
+
+/// Has a thread push to a vector after it has taken another's place each time, and gives how often it lay elsewhere.
+fn moves_of_vectors(model: &Model<Fake>) -> usize {
+    let mut moves = 0;
+    let mut start = None;
+    for _ in 0..3 {
+        let mut vector = take(model, 64 * KIB);
+        while vector.layout.size() < 512 * KIB {
+            moves +=
+                usize::from(start.replace(vector.block().start).is_some_and(|s| s != vector.block().start));
+            let longer = vector.layout.size() * 2;
+            assert!(model.resize(&mut vector, longer, 0));
+        }
+        model.audit(true);
+        model.free(vector);
+    }
+    moves
+}
+
+/// Threads that had little in use never had a hot run, and copied each vector from one block of a class to the next.
+#[test]
+fn vectors_of_a_thread_that_has_little_in_use_grow_where_they_are() {
+    // In fresh memory, each in its own.
+    let model = Model::new(fake(2 << 30), 512 * MIB, Config::new());
+    let kept = [0, 1].map(|shard| as_thread_of(shard, || take(&model, 3 * MIB)));
+    let moves = [0, 1].map(|shard| as_thread_of(shard, || moves_of_vectors(&model)));
+    let snapshot = model.cache.snapshot();
+    assert_eq!((moves, snapshot.copied), ([0, 0], 0));
+    assert_eq!(snapshot.misses, 4, "one for each thread's vectors, and one for what it keeps");
+    // In a free piece that is too short for a hot run of others.
+    let short = with_free(MIB - 64 * KIB);
+    short.cache.drain();
+    assert_eq!((moves_of_vectors(&short), short.cache.snapshot().misses), (0, 1));
+    finish(&model, kept.into(), true);
+    finish(&short, Vec::new(), true);
 }
 
 #[test]
