@@ -23,6 +23,8 @@ pub struct Program {
     pub folder: PathBuf,
     /// The name of the program.
     pub name: &'static str,
+    /// Whether its functions begin on cache lines.
+    pub aligned: bool,
 }
 
 impl Program {
@@ -30,7 +32,7 @@ impl Program {
     #[must_use]
     pub fn child() -> Self {
         let folder = env!("CARGO_MANIFEST_DIR").into();
-        Self { package: env!("CARGO_PKG_NAME"), folder, name: "zk-compare-child" }
+        Self { package: env!("CARGO_PKG_NAME"), folder, name: "zk-compare-child", aligned: true }
     }
 }
 
@@ -102,6 +104,9 @@ pub fn built(program: &Program, feature: &str) -> Result<PathBuf, String> {
         .stdin(Stdio::null());
     if !cfg!(debug_assertions) {
         command.arg("--release");
+        if program.aligned {
+            align(&mut command);
+        }
     }
     let output = command.output().map_err(|cause| format!("cargo did not start: {cause}"))?;
     if !output.status.success() {
@@ -115,6 +120,23 @@ pub fn built(program: &Program, feature: &str) -> Result<PathBuf, String> {
         .filter_map(|line| serde_json::from_str::<Message>(line).ok()?.executable)
         .next_back();
     executable.ok_or_else(|| "cargo did not say where it put the program".into())
+}
+
+/// Has every function begin on a cache line. The same loop lies elsewhere in the program of each allocator; a loop of a dozen
+/// instructions, as one that pushes, took a fifth longer at 16 bytes into a line than at 0 or 32 (measured on Zen 5).
+fn align(command: &mut Command) {
+    const FLAG: &str = "-Cllvm-args=-align-all-functions=6";
+    // Cargo takes the first of these that is set.
+    let (name, separator) = match std::env::var_os("CARGO_ENCODED_RUSTFLAGS") {
+        Some(_) => ("CARGO_ENCODED_RUSTFLAGS", "\x1f"),
+        None => ("RUSTFLAGS", " "),
+    };
+    let mut flags = std::env::var_os(name).unwrap_or_default();
+    if !flags.is_empty() {
+        flags.push(separator);
+    }
+    flags.push(FLAG);
+    command.env(name, flags);
 }
 
 /// Puts a program where the next build does not overwrite it.

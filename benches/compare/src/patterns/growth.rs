@@ -33,6 +33,7 @@ pub(super) fn list() -> Vec<Pattern> {
     list
 }
 
+/// A function of its own, as [`push_rows`].
 #[inline(never)]
 fn grown(words: usize, seed: u64) -> Vec<u64> {
     let mut vector = Vec::new();
@@ -79,17 +80,23 @@ fn push_short(scale: Scale, full: usize) -> Case {
     })
 }
 
+/// A function of its own, or what is inlined around it, which differs from allocator to allocator, moves its loop.
+#[inline(never)]
+fn push_rows(table: &mut [Vec<u64>], rows: usize) {
+    for row in 0..rows as u64 {
+        for (column, seed) in table.iter_mut().zip(0..) {
+            column.push(row + seed);
+        }
+    }
+}
+
 fn table(scale: Scale, columns: usize, reserved: bool) -> Case {
     let rows = scale.bytes(TABLE) / columns / 8;
     Case::new(scale.rounds(6), move |watch| {
         watch.timed(|| {
             let room = if reserved { rows } else { 0 };
             let mut table: Vec<Vec<u64>> = (0..columns).map(|_| Vec::with_capacity(room)).collect();
-            for row in 0..rows as u64 {
-                for (column, seed) in table.iter_mut().zip(0..) {
-                    column.push(row + seed);
-                }
-            }
+            push_rows(&mut table, rows);
             for (column, seed) in table.iter().zip(0..) {
                 check_dense(column, seed, scale);
             }
