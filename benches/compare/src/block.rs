@@ -19,6 +19,7 @@ pub fn filled(bytes: usize, value: u8) -> Vec<u8> {
 ///
 /// # Panics
 /// When it holds anything else.
+#[inline(never)]
 pub fn check_filled(block: &[u8], value: u8, scale: Scale) {
     let wrong = |byte: &u8| byte ^ (value | 1);
     let bits = if scale.quick {
@@ -37,6 +38,7 @@ pub fn zeroed(bytes: usize) -> Vec<u64> {
 }
 
 /// Adds to every word of a zeroed block a value of its own.
+#[inline(never)]
 pub fn add_dense(block: &mut [u64], seed: u64) {
     for (i, word) in (seed..).zip(block.iter_mut()) {
         *word = word.wrapping_add(i);
@@ -48,6 +50,7 @@ pub fn add_dense(block: &mut [u64], seed: u64) {
 ///
 /// # Panics
 /// When it holds anything else.
+#[inline(never)]
 pub fn check_dense(block: &[u64], seed: u64, scale: Scale) {
     let stride = scale.stride().div_ceil(8);
     if stride == 1 {
