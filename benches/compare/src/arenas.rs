@@ -62,7 +62,7 @@ pub fn compare(groups: &[Group], settings: Settings) -> Result<(Vec<Turn>, Vec<S
         return Ok((turns, failed));
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("arenas");
-    let program = Program { package: "bench-arenas", folder, name: "bench-arenas", aligned: false };
+    let program = Program::named("bench-arenas", folder);
     let program = build::built(&program, "").map_err(|cause| Error::doing("building bench-arenas", cause))?;
     for (name, _) in groups {
         eprintln!("{name}");

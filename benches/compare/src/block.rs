@@ -2,7 +2,8 @@
 //!
 //! Why it is here: every pattern writes its memory by the same few loops, so that no difference between patterns
 //! comes from a difference in writing. Checks are samples in a full run (one word in 64 KiB, and the last), all of it
-//! in a quick one, and are part of what is timed: they cost every allocator the same.
+//! in a quick one, and are part of what is timed: they cost every allocator the same. None of the loops is inlined: what is inlined
+//! around it differs from allocator to allocator, and moves it.
 
 use std::hint::black_box;
 

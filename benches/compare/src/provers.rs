@@ -39,24 +39,11 @@ impl Statement {
     fn program(self) -> Program {
         let provers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../provers");
         match self {
-            Self::Keccak | Self::Poseidon2 => Program {
-                package: "prove-plonky3",
-                folder: provers.join("plonky3"),
-                name: "prove-plonky3",
-                aligned: false,
-            },
-            Self::Squaring => Program {
-                package: "prove-plonky2",
-                folder: provers.join("plonky2"),
-                name: "prove-plonky2",
-                aligned: false,
-            },
-            Self::Winterfell | Self::Circle | Self::Groth16 => Program {
-                package: "prove-others",
-                folder: provers.join("others"),
-                name: "prove-others",
-                aligned: false,
-            },
+            Self::Keccak | Self::Poseidon2 => Program::named("prove-plonky3", provers.join("plonky3")),
+            Self::Squaring => Program::named("prove-plonky2", provers.join("plonky2")),
+            Self::Winterfell | Self::Circle | Self::Groth16 => {
+                Program::named("prove-others", provers.join("others"))
+            }
         }
     }
 

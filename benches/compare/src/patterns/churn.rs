@@ -42,8 +42,15 @@ pub(super) fn list() -> Vec<Pattern> {
     ]
 }
 
-/// Blocks on both sides of the border, a quarter of the bytes on the small side: more than glibc keeps untold.
+/// A block of one of these lengths, and what it is filled with.
 #[expect(clippy::cast_possible_truncation, reason = "any byte of the number will do")]
+fn one_of(lengths: &[usize], random: &mut Random) -> (u8, Vec<u8>) {
+    let word = random.next_word();
+    let (value, length) = (word as u8, lengths[(word >> 32) as usize % lengths.len()]);
+    (value, filled(length, value))
+}
+
+/// Blocks on both sides of the border, a quarter of the bytes on the small side: more than glibc keeps untold.
 fn burst(scale: Scale) -> Case {
     const LENGTHS: [usize; 4] = [7 * KIB, 25 * KIB, 60 * KIB, 252 * KIB];
     let count = scale.count(4096);
@@ -52,13 +59,7 @@ fn burst(scale: Scale) -> Case {
         round += 1;
         watch.timed(|| {
             let mut random = Random::new(round);
-            let blocks: Vec<(u8, Vec<u8>)> = (0..count)
-                .map(|_| {
-                    let word = random.next_word();
-                    let (value, length) = (word as u8, LENGTHS[(word >> 32) as usize % LENGTHS.len()]);
-                    (value, filled(length, value))
-                })
-                .collect();
+            let blocks: Vec<_> = (0..count).map(|_| one_of(&LENGTHS, &mut random)).collect();
             blocks.iter().for_each(|(value, block)| check_filled(block, *value, scale));
             blocks.iter().map(|(_, block)| block.len()).sum()
         })
@@ -66,7 +67,6 @@ fn burst(scale: Scale) -> Case {
 }
 
 /// All of it fits into caches, and a block that was freed is too short for half of the next ones.
-#[expect(clippy::cast_possible_truncation, reason = "any byte of the number will do")]
 fn queue_all(scale: Scale) -> Case {
     const LENGTHS: [usize; 2] = [81 * KIB, 86 * KIB];
     const LIVE: usize = 24;
@@ -76,17 +76,12 @@ fn queue_all(scale: Scale) -> Case {
         watch.timed(|| {
             let lives = rayon::broadcast(|context| {
                 let mut random = Random::new(round * 1000 + context.index() as u64);
-                let mut make = || {
-                    let word = random.next_word();
-                    let value = word as u8;
-                    (value, filled(LENGTHS[(word >> 32) as usize % LENGTHS.len()], value))
-                };
-                let mut blocks: VecDeque<(u8, Vec<u8>)> = (0..LIVE).map(|_| make()).collect();
+                let mut blocks: VecDeque<_> = (0..LIVE).map(|_| one_of(&LENGTHS, &mut random)).collect();
                 for _ in 0..scale.count(4000) {
                     let (value, oldest) = blocks.pop_front().expect("replaced each time");
                     check_filled(&oldest, value, scale);
                     drop(oldest);
-                    blocks.push_back(make());
+                    blocks.push_back(one_of(&LENGTHS, &mut random));
                 }
                 LIVE * LENGTHS[1]
             });
