@@ -216,7 +216,10 @@ unsafe impl<S: GlobalAlloc> GlobalAlloc for NAlloc<S> {
             },
             // SAFETY: as above.
             (false, false) => unsafe { self.realloc_small_slow(p, layout, new) },
-            _ => {
+            (was_large, _) => {
+                if !was_large {
+                    ENGINE.expect_growth(new);
+                }
                 // SAFETY: as our caller promised.
                 unsafe { self.replace(p, layout, new) }
             }

@@ -126,7 +126,12 @@ impl<O: Os> Cache<O> {
         let mut stacks = shard.lock(self.os());
         shard.counts.note_freed(requested);
         let is_back = !is_thin && stacks.put_back(span.len, span.start, &shard.counts);
+        let is_too_much = is_back && stacks.hot.excess() > 0;
         drop(stacks);
+        if is_too_much {
+            // Room for what has grown in it; the heap has it as one piece so.
+            self.drain_hot(shard);
+        }
         match noted {
             _ if is_thin => self.give_thin(span),
             Some(noted) if is_back => self.settle_note(&noted),

@@ -15,7 +15,7 @@ const COPY_MAX: usize = 16 << 20;
 /// otherwise. Up to here a copy costs less than that (measured, medians: vectors pushed to 200 KiB on four threads take 12 to
 /// 17 ms so, and 11 by copies; 256 columns pushed to 1 MiB on one take 37 ms and 276 MiB so, and 41 and 292 by copies).
 /// Half a megabyte, with the room for its colour.
-const COPIED_FIRST_MAX: usize = (512 << 10) + 4 * GRANULE;
+pub(super) const COPIED_FIRST_MAX: usize = (512 << 10) + 4 * GRANULE;
 
 /// Blocks from this length on are grown by moving their pages. A move leaves up to four megabytes of ends
 /// behind, two here and two there, which is too much of a shorter block (measured: 8 columns of 32 MiB grown in step
@@ -120,6 +120,12 @@ impl<O: Os> Cache<O> {
             self.grew_in_place(block, longer);
             return Grown::InPlace;
         }
+        if longer <= COPY_MAX
+            && to.align <= GRANULE
+            && let Some(start) = self.cut_with_room(longer)
+        {
+            return Grown::Copy(start);
+        }
         if longer <= COPIED_FIRST_MAX
             && to.align <= GRANULE
             && let Some(start) = to.class.and_then(|class| self.cut_warm(class))
@@ -156,7 +162,10 @@ impl<O: Os> Cache<O> {
 
     /// Makes a block longer that lies at the front of this thread's hot run.
     fn extend_hot(&self, block: Span, longer: usize) -> bool {
-        self.shard_with_runs().is_some_and(|shard| shard.lock(self.os()).extend(block, longer, &shard.counts))
+        let Some(shard) = self.shard_with_runs() else { return false };
+        let mut stacks = shard.lock(self.os());
+        self.see_regions(&mut stacks);
+        stacks.extend(block, longer, &shard.counts)
     }
 
     /// Takes a block of a class for the content of another from this thread's shard.

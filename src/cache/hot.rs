@@ -65,7 +65,13 @@ impl Hot {
     /// Cuts a block.
     #[inline]
     pub(super) fn cut(&mut self, len: usize) -> Option<usize> {
-        if self.end - self.top < len || len > HOT_BLOCK_MAX {
+        if len > HOT_BLOCK_MAX { None } else { self.cut_long(len) }
+    }
+
+    /// Cuts a block, however long.
+    #[inline]
+    pub(super) fn cut_long(&mut self, len: usize) -> Option<usize> {
+        if self.end - self.top < len {
             return None;
         }
         let start = self.top;
@@ -73,10 +79,16 @@ impl Hot {
         Some(start)
     }
 
+    /// What is free of it beyond what it has where nothing is known to grow, in bytes: that is no part of what a shard may hold.
+    #[inline]
+    pub(super) const fn excess(&self) -> usize {
+        (self.end - self.top).saturating_sub(HOT_MAX)
+    }
+
     /// Puts a block back that ends where the next one would begin.
     #[inline]
     pub(super) fn put_back(&mut self, start: usize, len: usize) -> bool {
-        let fits = start + len == self.top && start >= self.start && self.end - start <= HOT_MAX;
+        let fits = start + len == self.top && start >= self.start;
         if fits {
             self.top = start;
         }
@@ -141,13 +153,15 @@ impl Stacks {
         fits
     }
 
-    /// Makes a block longer in place, if it lies at the front of the hot run and the run has room.
+    /// Makes a block longer in place, if it lies at the front of the hot run and that has room, or before a run that has.
     pub(super) fn extend(&mut self, block: Span, longer: usize, counts: &super::shard::Counts) -> bool {
-        let fits = self.hot.extend(block, longer);
-        if fits {
-            self.note_free(longer - block.len, 0, counts);
+        self.growth.note(block.len, longer);
+        let more = longer - block.len;
+        if self.hot.extend(block, longer) {
+            self.note_free(more, 0, counts);
+            return true;
         }
-        fits
+        self.extend_into_run(block.end(), more, counts)
     }
 }
 

@@ -18,6 +18,7 @@ mod hot;
 mod keeper;
 mod peaks;
 mod refill;
+mod room;
 mod runs;
 mod shard;
 mod slow;
@@ -74,7 +75,7 @@ const STACKS_SHARE: usize = 2;
 /// Shards per CPU that we may run on: a pool of as many threads as CPUs, and as many others.
 const SHARDS_PER_CPU: usize = 2;
 
-/// The most shards: 512 of 8 1/4 KiB each.
+/// The most shards: 512 of 8 3/8 KiB each.
 const SHARDS_MAX: usize = 512;
 
 /// Address space set aside at first: 16 times RAM, but at least this and at most that, in bytes.

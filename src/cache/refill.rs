@@ -62,7 +62,7 @@ impl<O: Os> Cache<O> {
 
     /// Gives what left a shard back to the heap.
     pub(super) fn give_leaving(&self, out: &Leaving) {
-        if !out.spans().is_empty() {
+        if !out.spans().is_empty() || out.tokens > 0 {
             self.given(self.heap.give(out.spans(), out.tokens));
         }
     }
@@ -88,7 +88,7 @@ impl<O: Os> Cache<O> {
         }
         let mut stacks = shard.lock(self.os());
         let live = shard.counts.in_use();
-        if live >= stacks.bytes() && live > HOT_MAX {
+        if live >= stacks.bytes() - stacks.hot.excess() && live > HOT_MAX {
             return None;
         }
         // More is kept than is in use, or all of it is little: blocks of other classes, which are what is in this thread's
@@ -155,7 +155,7 @@ impl<O: Os> Cache<O> {
     }
 
     /// Lets go what a shard holds beyond its limit, which the free part of its hot run comes on top of.
-    fn keep_to_limit(&self, stacks: &mut Stacks, out: &mut Leaving, counts: &Counts) {
+    pub(super) fn keep_to_limit(&self, stacks: &mut Stacks, out: &mut Leaving, counts: &Counts) {
         stacks.let_go(self.bounds().bytes + stacks.hot.rest().len, out, counts);
     }
 

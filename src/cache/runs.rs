@@ -144,6 +144,28 @@ impl Runs {
         front
     }
 
+    /// Cuts `long` bytes, or at least `len`, off the end of the shortest run that has so many: a whole number of `len`.
+    pub(super) fn cut_end(&mut self, len: usize, long: usize) -> Option<Span> {
+        let nth = [long, len].into_iter().find_map(|least| self.shortest_from(least))?;
+        let cut = self.span(nth).last_of(len, long);
+        self.bytes -= cut.len;
+        self.ends[nth] = cut.start;
+        if self.starts[nth] == cut.start {
+            self.forget(nth);
+        }
+        Some(cut)
+    }
+
+    /// Cuts `len` bytes off the front of the run that begins at `start`; `false` if there is none, or it has less.
+    fn cut_at(&mut self, start: usize, len: usize) -> bool {
+        let Some(nth) = (0..self.count).find(|&nth| self.starts[nth] == start) else { return false };
+        let has = self.span(nth).len >= len && self.merges_at(start);
+        if has {
+            self.cut(nth, len);
+        }
+        has
+    }
+
     /// Forgets a run; the last one takes its place.
     fn forget(&mut self, nth: usize) {
         self.count -= 1;
@@ -184,19 +206,20 @@ impl Stacks {
     /// become free runs, where the shard has any; of those what is too much leaves it.
     pub(super) fn make_room(&mut self, class: SizeClass, bounds: Bounds, out: &mut Leaving, counts: &Counts) {
         let len = class.len().bytes();
+        let excess = self.hot.excess();
         let mut spans = [Span::default(); SHED];
         let count = if self.is_full(class) {
             self.flush(class, &mut spans, counts)
         } else {
             let hot = self.hot.rest().len;
-            let Some(room) = bounds.bytes.checked_sub(hot + len) else { return };
+            let Some(room) = (bounds.bytes + excess).checked_sub(hot + len) else { return };
             let beside = hot + self.runs.bytes();
             self.shed(beside + room.min((self.bytes() - beside) / 2), &mut spans, counts)
         };
         spans[..count].iter().for_each(|&span| self.keep_or_let_go(span, bounds, out, counts));
-        if self.bytes() + len > bounds.bytes {
+        if self.bytes() + len > bounds.bytes + excess {
             // A quarter at once: the heap's lock is taken once for all of it.
-            self.let_go(bounds.bytes / 4 * 3, out, counts);
+            self.let_go(bounds.bytes / 4 * 3 + excess, out, counts);
         }
         self.let_tokens_go(out);
     }
@@ -221,9 +244,16 @@ impl Stacks {
 
     /// Lets those nodes go which runs and the blocks of a while do not need; with what leaves, or not at all.
     fn let_tokens_go(&mut self, out: &mut Leaving) {
+        if out.count > 0 {
+            self.let_tokens_go_alone(out);
+        }
+    }
+
+    /// The same, whether anything leaves or not.
+    pub(super) fn let_tokens_go_alone(&mut self, out: &mut Leaving) {
         let needed = self.runs.count() + 1 + TOKENS;
-        if out.count > 0 && self.tokens > needed + TOKENS {
-            out.tokens = self.tokens - needed;
+        if self.tokens > needed + TOKENS {
+            out.tokens += self.tokens - needed;
             self.tokens = needed;
         }
     }
@@ -282,8 +312,17 @@ impl Stacks {
         Some(start)
     }
 
+    /// Gives what lies at `start` to the block before, if a run begins there and is as long as `more`.
+    pub(super) fn extend_into_run(&mut self, start: usize, more: usize, counts: &Counts) -> bool {
+        let fits = self.runs.cut_at(start, more);
+        if fits {
+            self.note_runs(more, 0, counts);
+        }
+        fits
+    }
+
     /// Notes that `less` bytes left the runs for elsewhere than the hot run, and `more` came.
-    fn note_runs(&mut self, less: usize, more: usize, counts: &Counts) {
+    pub(super) fn note_runs(&mut self, less: usize, more: usize, counts: &Counts) {
         self.note_free(less, more, counts);
         // Relaxed: a hint to thieves, who look again under the lock.
         counts.in_runs.store(self.runs.bytes(), Ordering::Relaxed);
@@ -298,7 +337,8 @@ impl Stacks {
     /// Merges what is in the stacks with the free runs; as much of it as there is a place for what leaves.
     pub(super) fn merge(&mut self, out: &mut Leaving, counts: &Counts) {
         let mut spans = [Span::default(); SHED];
-        while out.room() >= SHED {
+        // One place is left for what its caller keeps.
+        while out.room() > SHED {
             let beside = self.hot.rest().len + self.runs.bytes();
             let count = self.shed(beside, &mut spans, counts);
             if count == 0 {

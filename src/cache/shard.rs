@@ -4,6 +4,7 @@
 //! cache lines are its own. Blocks in stacks are the heap's idea of handed out: the heap knows nothing of them.
 
 use super::hot::Hot;
+use super::room::Growth;
 use super::runs::{Bounds, Runs};
 use crate::geometry::{Granules, SizeClass};
 use crate::heap::Span;
@@ -33,6 +34,9 @@ pub(super) struct Stacks {
     stacks: [Stack; SizeClass::COUNT],
     pub(super) hot: Hot,
     pub(super) runs: Runs,
+    pub(super) growth: Growth,
+    /// The vector that began last in the hot run, as it was then.
+    pub(super) begun: Span,
     /// Nodes that are paid for beside those of the blocks in the stacks: at least one for each free run and one for the rest of
     /// the hot run; the others are for blocks yet to be cut (H6).
     pub(super) tokens: usize,
@@ -101,6 +105,8 @@ impl Shard {
             stacks: [empty; SizeClass::COUNT],
             hot: Hot::EMPTY,
             runs: Runs::EMPTY,
+            growth: Growth::NONE,
+            begun: Span::new(0, 0),
             tokens: 0,
             next_shed: 0,
             bytes: 0,
@@ -230,7 +236,7 @@ impl Stacks {
         let bytes = self.bytes + class.len().bytes();
         let stacked = bytes - self.hot.rest().len - self.runs.bytes();
         let stack = &mut self.stacks[class.index()];
-        if stack.len == STACK_MAX || bytes > bounds.bytes || stacked > bounds.stacked {
+        if stack.len == STACK_MAX || bytes > bounds.bytes + self.hot.excess() || stacked > bounds.stacked {
             return false;
         }
         stack.starts[stack.len] = start;

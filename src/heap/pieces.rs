@@ -36,6 +36,13 @@ impl Span {
         Self::between(self.start.max(other.start), self.end().min(other.end()))
     }
 
+    /// As many times `len` bytes at its end as it has of `most`.
+    pub(crate) const fn last_of(self, len: usize, most: usize) -> Self {
+        let has = if self.len < most { self.len } else { most };
+        let taken = has / len * len;
+        Self::new(self.end() - taken, taken)
+    }
+
     /// The largest part that begins and ends at multiples of `unit`.
     pub(crate) fn inner(self, unit: usize) -> Self {
         Self::between(self.start.next_multiple_of(unit), self.end() & !(unit - 1))

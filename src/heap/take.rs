@@ -71,6 +71,22 @@ impl<O: Os> PageHeap<O> {
         Some(span)
     }
 
+    /// Takes `long` bytes, or at least `len`, off the end of the shortest piece of resident memory that has so many, for blocks
+    /// that get `len` bytes long; a whole number of these, with a node for one and one for what is left meanwhile.
+    pub(crate) fn take_room(&self, len: usize, long: usize) -> Option<Span> {
+        let mut inner = self.enter();
+        if !inner.ensure_spare_for(1, &self.os) {
+            return None;
+        }
+        let pieces = &inner.pieces;
+        let index = [long, len].into_iter().find_map(|least| pieces.shortest_from(State::Dirty, least))?;
+        let span = inner.pieces.span(index).last_of(len, long);
+        inner.pieces.carve(index, span);
+        inner.out += span.len;
+        inner.loose += 2;
+        Some(span)
+    }
+
     /// Takes a run, whatever it costs: over pieces of several states, opening or mapping address space,
     /// moving pages in. `None` if the kernel refuses. Pages are moved only under the leading `reach` bytes, since
     /// the rest is not expected to be touched.

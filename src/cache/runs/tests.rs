@@ -189,3 +189,46 @@ fn all_leave_with_their_nodes_and_the_others_beyond_a_few() {
     assert_eq!(tokens + stacks.tokens, 5 * TOKENS);
     assert!(stacks.tokens <= 2 * TOKENS + 1);
 }
+
+#[test]
+fn whole_rooms_are_cut_off_the_end_of_the_shortest_run_that_has_several() {
+    let mut runs = runs_at(&[(100, 250), (1000, 1350), (2000, 2500)]);
+    assert_eq!(runs.cut_end(100 * KIB, 300 * KIB).map(kib), Some((1050, 1350)), "three of one that has them");
+    assert_eq!(runs.cut_end(100 * KIB, 300 * KIB).map(kib), Some((2200, 2500)));
+    assert_eq!(runs.cut_end(100 * KIB, 300 * KIB).map(kib), Some((150, 250)), "one of the shortest");
+    assert_eq!(runs.cut_end(200 * KIB, 200 * KIB).map(kib), Some((2000, 2200)), "all there is");
+    assert_eq!((all(&runs), runs.bytes()), (vec![(100, 150), (1000, 1050)], 100 * KIB));
+    assert_eq!(runs.cut_end(51 * KIB, 51 * KIB), None);
+}
+
+#[test]
+fn a_block_goes_on_in_the_run_behind_it_but_not_over_the_end_of_a_region() {
+    let chunk = CHUNK / KIB;
+    let mut runs = runs_at(&[(100, 200), (chunk, chunk + 100)]);
+    assert!(!runs.cut_at(100 * KIB, 101 * KIB), "it is shorter");
+    assert!(!runs.cut_at(96 * KIB, 4 * KIB), "none begins there");
+    assert!(runs.cut_at(100 * KIB, 60 * KIB) && runs.cut_at(CHUNK, 40 * KIB));
+    assert_eq!((all(&runs), runs.bytes()), (vec![(160, 200), (chunk + 40, chunk + 100)], 100 * KIB));
+    let mut runs = runs_at(&[(100, 200), (chunk, chunk + 100)]);
+    runs.borders = true;
+    assert!(!runs.cut_at(CHUNK, 40 * KIB), "here two regions may touch");
+    assert!(runs.cut_at(100 * KIB, 100 * KIB));
+    assert_eq!((all(&runs), runs.bytes()), (vec![(chunk, chunk + 100)], 100 * KIB));
+}
+
+/// What was kept next had no place to leave to.
+#[test]
+fn after_stacks_were_merged_there_is_a_place_for_one_range_more() {
+    let shard = Shard::new();
+    let mut stacks = shard.lock(&Linux);
+    let mut out = Leaving::NOTHING;
+    (0..RUNS_MAX)
+        .for_each(|nth| stacks.keep(Span::new((1000 + 2 * nth) * MIB, 64 * KIB), &mut out, &shard.counts));
+    for nth in 0..2 * SHED {
+        let block = class((64 + 4 * (nth % 4)) * KIB);
+        assert!(stacks.push(block, (1 + nth) * MIB, Bounds::of(64 * MIB, false), &shard.counts));
+    }
+    stacks.merge(&mut out, &shard.counts);
+    stacks.keep(Span::new(4000 * MIB, 64 * KIB), &mut out, &shard.counts);
+    assert!(out.spans().len() > SHED);
+}

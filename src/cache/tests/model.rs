@@ -292,7 +292,9 @@ impl<O: World> Model<O> {
             blocks.extend(stacks.blocks());
             let merge = |a: &Span, b: &Span| a.end() == b.start && stacks.runs.merges_at(b.start);
             assert!(!runs.iter().any(|a| runs.iter().any(|b| merge(a, b))), "two free runs touch");
-            assert!(stacks.bytes() <= self.cache.bounds().bytes + HOT_MAX, "a shard holds too much");
+            let excess = stacks.hot.excess();
+            assert!(stacks.bytes() - excess <= self.cache.bounds().bytes + HOT_MAX, "a shard holds too much");
+            assert!(excess == 0 || self.cache.ceiling().is_none(), "room beyond a ceiling");
             let free = runs.len() + usize::from(!stacks.hot.rest().is_empty());
             assert!(stacks.tokens >= runs.len() + usize::from(stacks.hot.is_begun()), "H6: too few nodes");
             tokens += stacks.tokens - free;

@@ -13,6 +13,9 @@ use crate::os::{Linux, Room};
 
 const KIB: usize = 1 << 10;
 
+/// Most requests up to this size are those of vectors that come over from the small side.
+const BEGINS_MAX: usize = 128 * KIB;
+
 /// What is done with a cache. Blocks are named by any number, modulo how many there are.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Op {
@@ -140,6 +143,9 @@ pub(super) fn one<O: Hooks>(model: &Model<O>, op: Op, blocks: &mut Vec<Live>, li
         Op::Allocate { size, align, zeroed } => {
             let Ok(layout) = Layout::from_size_align(size, align) else { return };
             make_room(model, blocks, live_max, size);
+            if !zeroed && size <= BEGINS_MAX && !mix(seed ^ 5).is_multiple_of(4) {
+                model.cache.expect_growth(layout);
+            }
             blocks.extend(model.allocate(layout, zeroed, seed));
         }
         Op::Resize { which, size } => {

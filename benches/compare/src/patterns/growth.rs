@@ -14,11 +14,15 @@ pub(super) fn list() -> Vec<Pattern> {
         Pattern::new("push/512M", "one vector grown by push to 512 MiB", push),
         Pattern::new("push-all", "a vector on each thread grown by push, 512 MiB together", push_all),
     ];
-    for (name, bytes) in [("200K", 200 * KIB), ("3M", 3 * MIB)] {
+    for (name, bytes) in [("200K", 200 * KIB), ("3M", 3 * MIB), ("6M", 6 * MIB)] {
         let about =
             format!("vectors of {name} grown by push on each thread, one at a time, 256 MiB together");
-        list.push(Pattern::new(format!("push-short/{name}"), about, move |scale| push_short(scale, bytes)));
+        list.push(Pattern::new(format!("push-short/{name}"), about, move |scale| {
+            push_short(scale, bytes, 1)
+        }));
     }
+    let about = "vectors of 3M grown by push on each thread, four of them alive, 256 MiB together";
+    list.push(Pattern::new("push-four/3M", about, move |scale| push_short(scale, 3 * MIB, 4)));
     for columns in [8, 32, 64, 128, 256] {
         let shape = format!("{columns}x{}", size(TABLE / columns));
         let about = format!("{shape} columns in vectors of that capacity, written row by row");
@@ -65,18 +69,22 @@ fn push_all(scale: Scale) -> Case {
     })
 }
 
-fn push_short(scale: Scale, full: usize) -> Case {
+/// `alive` vectors are freed together.
+fn push_short(scale: Scale, full: usize, alive: u64) -> Case {
     let words = scale.bytes(full) / 8;
     let vectors = scale.count(scale.per_thread(256 * MIB / full)) as u64;
     Case::new(scale.rounds(12), move |watch| {
         watch.timed(|| {
             rayon::broadcast(|_| {
-                for seed in 0..vectors {
-                    check_dense(&grown(words, seed), seed, scale);
+                for first in (0..vectors).step_by(alive as usize) {
+                    let some: Vec<_> = (first..first + alive).map(|seed| grown(words, seed)).collect();
+                    for (vector, seed) in some.iter().zip(first..) {
+                        check_dense(vector, seed, scale);
+                    }
                 }
             });
         });
-        8 * words * rayon::current_num_threads()
+        8 * words * alive as usize * rayon::current_num_threads()
     })
 }
 

@@ -1,0 +1,339 @@
+//! Room for vectors that are pushed to: how long they get is learned, and the next one begins where it can get as long in
+//! place.
+//!
+//! Why it is here: `Vec` asks for twice as much each time it is full. Where nothing free lies behind it, it is copied, and what
+//! it leaves and what it goes to are other memory than a vector of the last round had. glibc has the end of its heap behind
+//! whatever is pushed to. Here a vector that comes over from the small side, which only `realloc` brings, begins at the front of
+//! a hot run as long as vectors of its thread get, if resident memory is free for that without asking others for theirs.
+
+use core::alloc::Layout;
+
+use super::grow::COPIED_FIRST_MAX;
+use super::hot::{HOT_BLOCK_MAX, HOT_MAX, Hot, TOKENS};
+use super::runs::{Leaving, whole_blocks};
+use super::shard::{Counts, Shard, Stacks};
+use super::{Cache, count::add};
+use crate::geometry::Block;
+use crate::heap::Span;
+use crate::os::{GRANULE, Os};
+use crate::sync::atomic::Ordering;
+
+/// The longest room that is made, in bytes: of blocks that get longer, pages are moved.
+const ROOM_MAX: usize = (32 << 20) + (64 << 10);
+
+/// The shortest, in bytes: up to here a vector is copied into what its shard has at hand, which costs less than to look for
+/// memory in one piece (measured: where each is of 128 KiB, among 600 MiB of others, that took a fifth longer).
+const ROOM_MIN: usize = COPIED_FIRST_MAX;
+
+/// Doublings of length that are told apart: from 64 KiB on, and the last is all beyond `ROOM_MAX`.
+const LEVELS: usize = 11;
+
+/// So many vectors begin before those before them count half: twice as many as are pushed to in turn, of which none has grown when
+/// the last one begins.
+const HALVED_AFTER: u16 = 512;
+
+/// That many vectors may begin of which none has grown yet, and twice as many as did before one grew: they may be pushed to in
+/// turn.
+const SILENT_AT_LEAST: u16 = 8;
+
+/// The doubling that a length belongs to.
+fn level_of(len: usize) -> usize {
+    if len > ROOM_MAX { LEVELS - 1 } else { (((len >> 16) | 1).ilog2() as usize).min(LEVELS - 2) }
+}
+
+/// How long the vectors of a shard get that came over from the small side: of each doubling, how many got to it lately, and how
+/// long that was at most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Growth {
+    begun: u16,
+    counts: [u16; LEVELS],
+    longest: [usize; LEVELS],
+    /// So many have begun since one grew last, and so many did at most before.
+    silent: u16,
+    silent_max: u16,
+}
+
+impl Growth {
+    pub(super) const NONE: Self =
+        Self { begun: 0, counts: [0; LEVELS], longest: [0; LEVELS], silent: 0, silent_max: 0 };
+
+    /// Notes that a vector came over from the small side.
+    fn begin(&mut self) {
+        self.begun += 1;
+        self.silent = self.silent.saturating_add(1);
+        if self.begun == HALVED_AFTER {
+            self.begun /= 2;
+            self.silent_max /= 2;
+            for (count, longest) in self.counts.iter_mut().zip(&mut self.longest) {
+                *count /= 2;
+                if *count == 0 {
+                    *longest = 0;
+                }
+            }
+        }
+    }
+
+    /// Notes that a block of `len` bytes was made `longer`. Each doubling counts once, however many steps there are to it, and no
+    /// more blocks than vectors have begun: what is long from the beginning tells nothing of those.
+    pub(super) fn note(&mut self, len: usize, longer: usize) {
+        let level = level_of(longer);
+        if level_of(len) < level {
+            self.counts[level] = (self.counts[level] + 1).min(self.begun);
+            self.silent_max = self.silent_max.max(self.silent);
+            self.silent = 0;
+        }
+        self.longest[level] = self.longest[level].max(longer);
+    }
+
+    /// How long a quarter of them get, in bytes; 0 where that is not known, or is more than there is room made for, or where they
+    /// seem to have stopped growing.
+    fn usual(&self) -> usize {
+        if self.silent > 2 * self.silent_max + SILENT_AT_LEAST {
+            return 0;
+        }
+        let usual = |level: &usize| self.counts[*level] > self.begun / 4;
+        match (0..LEVELS).rev().find(usual) {
+            Some(level) if level < LEVELS - 1 => self.longest[level],
+            _ => 0,
+        }
+    }
+}
+
+/// As much as is made of room at once, where that can be had: for several vectors, if they are short.
+const fn several(room: usize) -> usize {
+    if room > HOT_MAX { room } else { whole_blocks(HOT_MAX, room) }
+}
+
+impl<O: Os> Cache<O> {
+    /// To be called before `layout` is served for a vector that comes over from the small side, and is going to be pushed to:
+    /// this thread's shard has room for as much as such vectors usually get, if that can be had.
+    pub(crate) fn expect_growth(&self, layout: Layout) {
+        let (Some(shard), Some(block)) = (self.shard_with_runs(), Block::of(layout)) else { return };
+        if block.align > GRANULE || block.len.bytes() > HOT_BLOCK_MAX {
+            return;
+        }
+        let mut stacks = shard.lock(self.os());
+        stacks.growth.begin();
+        let room = stacks.growth.usual();
+        drop(stacks);
+        if room <= block.len.bytes().max(ROOM_MIN) || !self.pay(shard) {
+            return;
+        }
+        let mut out = Leaving::NOTHING;
+        let mut stacks = shard.lock(self.os());
+        self.see_regions(&mut stacks);
+        let is_free = stacks.leave_room(room, &mut out, &shard.counts);
+        self.keep_to_limit(&mut stacks, &mut out, &shard.counts);
+        drop(stacks);
+        self.give_leaving(&out);
+        if self.find_room(shard, room, is_free) {
+            shard.lock(self.os()).mark_begun(block.len.bytes());
+        }
+    }
+
+    /// Takes a block of `len` bytes for the content of one that got too long for its place, if such blocks usually get
+    /// longer still, with room for that.
+    pub(super) fn cut_with_room(&self, len: usize) -> Option<usize> {
+        let shard = self.shard_with_runs()?;
+        let room = shard.lock(self.os()).growth.usual();
+        if room <= len.max(ROOM_MIN) || !self.pay(shard) || !self.find_room(shard, room, true) {
+            return None;
+        }
+        let start = shard.lock(self.os()).cut_long(len, &shard.counts)?;
+        add(&self.tally.runs, 1);
+        Some(start)
+    }
+
+    /// Sees to it that a shard has nodes for a block and a run more.
+    fn pay(&self, shard: &Shard) -> bool {
+        if shard.lock(self.os()).can_cut() {
+            return true;
+        }
+        let held = self.heap.hold_nodes(TOKENS);
+        shard.lock(self.os()).tokens += if held { TOKENS } else { 0 };
+        held
+    }
+
+    /// Sees to it that a shard's hot run has so much room, if resident memory is free for that; another one than now, unless the
+    /// front of that `is_free`.
+    fn find_room(&self, shard: &Shard, room: usize, is_free: bool) -> bool {
+        // Relaxed: set once, before the shards were published. Under a ceiling there is no place for longer ones.
+        if room > HOT_MAX && self.dirty_max.load(Ordering::Relaxed) < usize::MAX {
+            return false;
+        }
+        let mut out = Leaving::NOTHING;
+        let mut stacks = shard.lock(self.os());
+        if is_free && stacks.hot.rest().len >= room {
+            return true;
+        }
+        self.see_regions(&mut stacks);
+        let mut found = stacks.begin_room(room, &mut out, &shard.counts);
+        if !found && stacks.bytes() - stacks.hot.rest().len >= room {
+            stacks.merge(&mut out, &shard.counts);
+            found = stacks.begin_room(room, &mut out, &shard.counts);
+        }
+        drop(stacks);
+        if !found && let Some(run) = self.heap.take_room(room, several(room)) {
+            let mut stacks = shard.lock(self.os());
+            self.see_regions(&mut stacks);
+            let old = stacks.replace_hot(Hot::of(run), &shard.counts);
+            // One for its rest, one for a block; what the old one had for its rest, that brings.
+            stacks.tokens += 2;
+            if !old.rest().is_empty() {
+                stacks.tokens -= 1;
+                stacks.keep(old.rest(), &mut out, &shard.counts);
+            }
+            found = true;
+            self.keep_to_limit(&mut stacks, &mut out, &shard.counts);
+            stacks.let_tokens_go_alone(&mut out);
+        }
+        self.give_leaving(&out);
+        found
+    }
+}
+
+impl Stacks {
+    /// Notes that the next block of `len` bytes that is cut from the hot run is the beginning of a vector.
+    fn mark_begun(&mut self, len: usize) {
+        let start = self.hot.rest().start;
+        self.begun = Span::new(start, len);
+    }
+
+    /// Leaves a vector its room that has begun and did not grow before the next one begins: they are pushed to in turn. What lies
+    /// behind it becomes a run, into which it goes on. Gives whether the next one may begin at the front of the hot run.
+    fn leave_room(&mut self, room: usize, out: &mut Leaving, counts: &Counts) -> bool {
+        let rest = self.hot.rest();
+        let gap = Span::between(rest.start, (self.begun.start + room).max(rest.start));
+        if self.begun.end() != rest.start || gap.is_empty() {
+            return true;
+        }
+        if rest.len < gap.len + room || !self.can_cut() {
+            return false;
+        }
+        let _it_is_as_long = self.hot.cut_long(gap.len);
+        self.note_free(gap.len, 0, counts);
+        self.tokens -= 1;
+        self.keep(gap, out, counts);
+        true
+    }
+
+    /// Makes the end of one of the shard's own runs the hot run, if one is as long as `room`: whole ones, so that what lies in front
+    /// of it keeps the rest.
+    fn begin_room(&mut self, room: usize, out: &mut Leaving, counts: &Counts) -> bool {
+        if !self.can_cut() {
+            return false;
+        }
+        let Some(run) = self.runs.cut_end(room, several(room)) else { return false };
+        // It has the node of the run, or the one that is left over; what the old one had for its rest, that brings.
+        let old = core::mem::replace(&mut self.hot, Hot::of(run)).rest();
+        self.note_runs(0, 0, counts);
+        if !old.is_empty() {
+            self.note_free(old.len, 0, counts);
+            self.tokens -= 1;
+            self.keep(old, out, counts);
+        }
+        true
+    }
+
+    /// Cuts a block from the hot run, however long.
+    fn cut_long(&mut self, len: usize, counts: &Counts) -> Option<usize> {
+        if self.tokens < self.runs.count() + 2 {
+            return None;
+        }
+        let start = self.hot.cut_long(len)?;
+        self.tokens -= 1;
+        self.note_free(len, 0, counts);
+        Some(start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    /// Pushes to so many vectors until they are so long.
+    fn push(growth: &mut Growth, vectors: usize, bytes: usize) {
+        for _ in 0..vectors {
+            growth.begin();
+            let mut size = 128 << 10;
+            while size <= bytes {
+                growth.note(size / 2 + 4096, size + 4096);
+                size *= 2;
+            }
+        }
+    }
+
+    #[test]
+    fn room_is_what_a_quarter_of_the_vectors_get_to() {
+        let mut growth = Growth::NONE;
+        assert_eq!(growth.usual(), 0);
+        push(&mut growth, 1, MIB);
+        assert_eq!(growth.usual(), MIB + 4096);
+        push(&mut growth, 1, 8 * MIB);
+        push(&mut growth, 2, MIB);
+        assert_eq!(growth.usual(), MIB + 4096, "one of four");
+        push(&mut growth, 2, 8 * MIB);
+        assert_eq!(growth.usual(), 8 * MIB + 4096, "three of six");
+        push(&mut growth, 10, MIB);
+        assert_eq!(growth.usual(), MIB + 4096, "three of sixteen");
+    }
+
+    #[test]
+    fn no_room_is_made_for_vectors_that_have_stopped_growing() {
+        let mut growth = Growth::NONE;
+        push(&mut growth, 100, MIB);
+        push(&mut growth, 10, 0);
+        assert_eq!(growth.usual(), MIB + 4096);
+        push(&mut growth, 1, 0);
+        assert_eq!(growth.usual(), 0);
+        push(&mut growth, 1, MIB);
+        assert_eq!(growth.usual(), MIB + 4096, "one that grows is enough");
+    }
+
+    #[test]
+    fn no_room_is_made_where_pages_are_moved_instead() {
+        let mut growth = Growth::NONE;
+        push(&mut growth, 2, 32 * MIB);
+        assert_eq!(growth.usual(), 32 * MIB + 4096);
+        push(&mut growth, 3, 512 * MIB);
+        assert_eq!(growth.usual(), 0);
+    }
+
+    #[test]
+    fn what_was_is_forgotten_in_time() {
+        let mut growth = Growth::NONE;
+        push(&mut growth, 10_000, 8 * MIB);
+        assert_eq!(growth.usual(), 8 * MIB + 4096);
+        push(&mut growth, 2 * usize::from(HALVED_AFTER), 128 << 10);
+        assert_eq!(growth.usual(), (128 << 10) + 4096);
+    }
+
+    #[test]
+    fn a_block_counts_once_for_each_doubling() {
+        let mut growth = Growth::NONE;
+        (0..100_000).for_each(|step| growth.note(MIB + step, MIB + step + 1));
+        growth.note(MIB, 32 * MIB);
+        assert_eq!(growth.usual(), 0, "none of them has begun short");
+        (0..4).for_each(|_| growth.begin());
+        (0..100_000).for_each(|step| growth.note(2 * MIB + step, 2 * MIB + step + 1));
+        growth.note(4 * MIB - 1, 4 * MIB);
+        assert_eq!(growth.usual(), 0, "one of four");
+        growth.note(4 * MIB - 1, 4 * MIB);
+        assert_eq!(growth.usual(), 4 * MIB);
+    }
+
+    /// Of many that are pushed to in turn none has grown when the last one begins.
+    #[test]
+    fn vectors_that_are_pushed_to_in_turn_count_as_others_do() {
+        let mut growth = Growth::NONE;
+        for _ in 0..20 {
+            (0..256).for_each(|_| growth.begin());
+            (0..256).for_each(|_| growth.note(MIB / 2, MIB));
+            (0..100).for_each(|_| growth.begin());
+            assert_eq!(growth.usual(), MIB);
+            (0..100).for_each(|_| growth.note(MIB / 2, MIB));
+        }
+    }
+}
