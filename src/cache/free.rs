@@ -129,7 +129,7 @@ impl<O: Os> Cache<O> {
         let is_too_much = is_back && stacks.hot.excess() > 0;
         drop(stacks);
         if is_too_much {
-            // Room for what has grown in it; the heap has it as one piece so.
+            // Room beyond a hot run's length: with the block back in it, it is one piece for the heap.
             self.drain_hot(shard);
         }
         match noted {

@@ -105,9 +105,9 @@ impl<O: Os> Cache<O> {
         }
     }
 
-    /// Makes a block longer: into resident memory behind it, the hot run's or the heap's, else small ones by copying into
-    /// resident memory, the shortest of them before anybody is asked for what he has at hand, else into whatever is behind
-    /// it, else by moving its pages, else by copying.
+    /// Makes a block longer: into resident memory behind it, the shard's or the heap's, else by copying to where there is room
+    /// for what such blocks usually get to, else small ones by copying into resident memory, the shortest of them before
+    /// anybody is asked for what he has at hand, else into whatever is behind it, else by moving its pages, else by copying.
     pub(crate) fn grow(&self, block: Span, to: Block) -> Grown {
         let longer = to.len.bytes();
         if self.is_thin(block) {
@@ -160,7 +160,7 @@ impl<O: Os> Cache<O> {
         self.elsewhere(to)
     }
 
-    /// Makes a block longer that lies at the front of this thread's hot run.
+    /// Makes a block longer that lies at the front of this thread's hot run, or before one of its shard's runs.
     fn extend_hot(&self, block: Span, longer: usize) -> bool {
         let Some(shard) = self.shard_with_runs() else { return false };
         let mut stacks = shard.lock(self.os());

@@ -14,7 +14,7 @@ use crate::geometry::SizeClass;
 use crate::heap::Span;
 use crate::os::Os;
 
-/// The most that a hot run holds free, in bytes: a second-level cache or two; or a vector that has been pushed to until it
+/// The most that a hot run holds free where nothing is known to grow (`room`), in bytes: a second-level cache or two; or a vector that has been pushed to until it
 /// has room for 4 MiB, with its colour, where a short block opened the run, which is cut to whole blocks of its length.
 pub(super) const HOT_MAX: usize = (4 << 20) + (64 << 10);
 

@@ -66,7 +66,8 @@ thread_local! {
     static SHARD: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The most that one shard holds, in bytes, whatever the ceiling. A hot run that it takes from the heap may come on top.
+/// The most that one shard holds, in bytes, whatever the ceiling. A hot run that it takes from the heap may come on top, and
+/// what that has beyond its usual length.
 const SHARD_BYTES_MAX: usize = 12 << 20;
 
 /// All shards together hold at most this part of a ceiling, as a divisor.

@@ -18,7 +18,8 @@ use crate::heap::Span;
 use crate::os::{GRANULE, Os};
 use crate::sync::atomic::Ordering;
 
-/// The longest room that is made, in bytes: of blocks that get longer, pages are moved.
+/// The longest room that is made, in bytes: so much a thread keeps from others while its vector grows. Of vectors from twice that
+/// on, pages are moved.
 const ROOM_MAX: usize = (32 << 20) + (64 << 10);
 
 /// The shortest, in bytes: up to here a vector is copied into what its shard has at hand, which costs less than to look for
@@ -28,12 +29,12 @@ const ROOM_MIN: usize = COPIED_FIRST_MAX;
 /// Doublings of length that are told apart: from 64 KiB on, and the last is all beyond `ROOM_MAX`.
 const LEVELS: usize = 11;
 
-/// So many vectors begin before those before them count half: twice as many as are pushed to in turn, of which none has grown when
-/// the last one begins.
+/// After so many beginnings all counts are halved. Of columns that are pushed to in turn none has grown when the last of them
+/// begins, so this is twice as many as there may be of those.
 const HALVED_AFTER: u16 = 512;
 
-/// That many vectors may begin of which none has grown yet, and twice as many as did before one grew: they may be pushed to in
-/// turn.
+/// Vectors have stopped growing when more have begun since one grew last than this, and than twice as many as began before one
+/// grew at earlier times, as columns do that are pushed to in turn.
 const SILENT_AT_LEAST: u16 = 8;
 
 /// The doubling that a length belongs to.
@@ -45,6 +46,7 @@ fn level_of(len: usize) -> usize {
 /// long that was at most.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Growth {
+    /// How many have begun.
     begun: u16,
     counts: [u16; LEVELS],
     longest: [usize; LEVELS],
@@ -60,7 +62,7 @@ impl Growth {
     /// Notes that a vector came over from the small side.
     fn begin(&mut self) {
         self.begun += 1;
-        self.silent = self.silent.saturating_add(1);
+        self.silent = (self.silent + 1).min(2 * HALVED_AFTER);
         if self.begun == HALVED_AFTER {
             self.begun /= 2;
             self.silent_max /= 2;
@@ -172,6 +174,7 @@ impl<O: Os> Cache<O> {
             stacks.merge(&mut out, &shard.counts);
             found = stacks.begin_room(room, &mut out, &shard.counts);
         }
+        self.keep_to_limit(&mut stacks, &mut out, &shard.counts);
         drop(stacks);
         if !found && let Some(run) = self.heap.take_room(room, several(room)) {
             let mut stacks = shard.lock(self.os());
@@ -196,15 +199,16 @@ impl Stacks {
     /// Notes that the next block of `len` bytes that is cut from the hot run is the beginning of a vector.
     fn mark_begun(&mut self, len: usize) {
         let start = self.hot.rest().start;
-        self.begun = Span::new(start, len);
+        self.last_begun = Span::new(start, len);
     }
 
     /// Leaves a vector its room that has begun and did not grow before the next one begins: they are pushed to in turn. What lies
-    /// behind it becomes a run, into which it goes on. Gives whether the next one may begin at the front of the hot run.
+    /// behind it becomes a run of the shard's, or of the heap if it is too long for that, into which it goes on. Gives whether the
+    /// next one may begin at the front of the hot run.
     fn leave_room(&mut self, room: usize, out: &mut Leaving, counts: &Counts) -> bool {
         let rest = self.hot.rest();
-        let gap = Span::between(rest.start, (self.begun.start + room).max(rest.start));
-        if self.begun.end() != rest.start || gap.is_empty() {
+        let gap = Span::between(rest.start, (self.last_begun.start + room).max(rest.start));
+        if self.last_begun.end() != rest.start || gap.is_empty() {
             return true;
         }
         if rest.len < gap.len + room || !self.can_cut() {
@@ -224,7 +228,7 @@ impl Stacks {
             return false;
         }
         let Some(run) = self.runs.cut_end(room, several(room)) else { return false };
-        // It has the node of the run, or the one that is left over; what the old one had for its rest, that brings.
+        // It has the node of the run, or one of those that `can_cut` saw; what the old one had for its rest, that brings.
         let old = core::mem::replace(&mut self.hot, Hot::of(run)).rest();
         self.note_runs(0, 0, counts);
         if !old.is_empty() {
@@ -322,6 +326,17 @@ mod tests {
         assert_eq!(growth.usual(), 0, "one of four");
         growth.note(4 * MIB - 1, 4 * MIB);
         assert_eq!(growth.usual(), 4 * MIB);
+    }
+
+    /// It was added to until there was no room for twice as much.
+    #[test]
+    fn any_number_of_vectors_may_begin() {
+        let mut growth = Growth::NONE;
+        (0..100_000).for_each(|_| growth.begin());
+        growth.note(64 << 10, 128 << 10);
+        assert_eq!(growth.usual(), 0);
+        (0..100_000).for_each(|_| growth.begin());
+        assert_eq!(growth.usual(), 0);
     }
 
     /// Of many that are pushed to in turn none has grown when the last one begins.

@@ -35,8 +35,8 @@ pub(super) struct Stacks {
     pub(super) hot: Hot,
     pub(super) runs: Runs,
     pub(super) growth: Growth,
-    /// The vector that began last in the hot run, as it was then.
-    pub(super) begun: Span,
+    /// The vector that began last in the hot run, as it was then. A hint: where it is stale, room is left where none is needed.
+    pub(super) last_begun: Span,
     /// Nodes that are paid for beside those of the blocks in the stacks: at least one for each free run and one for the rest of
     /// the hot run; the others are for blocks yet to be cut (H6).
     pub(super) tokens: usize,
@@ -106,7 +106,7 @@ impl Shard {
             hot: Hot::EMPTY,
             runs: Runs::EMPTY,
             growth: Growth::NONE,
-            begun: Span::new(0, 0),
+            last_begun: Span::new(0, 0),
             tokens: 0,
             next_shed: 0,
             bytes: 0,
