@@ -9,13 +9,15 @@
 //! when it comes back (H6): those of blocks yet to be cut are paid for in advance, as `Stacks::tokens`.
 
 use super::Cache;
+use super::runs::Leaving;
 use super::shard::{Shard, Stacks};
 use crate::geometry::SizeClass;
 use crate::heap::Span;
 use crate::os::Os;
 
-/// The most that a hot run holds free where nothing is known to grow (`room`), in bytes: a second-level cache or two; or a vector that has been pushed to until it
-/// has room for 4 MiB, with its colour, where a short block opened the run, which is cut to whole blocks of its length.
+/// The most that a hot run holds free where nothing is known to grow (`room`), in bytes: a second-level cache or two; or a
+/// vector that has been pushed to until it has room for 4 MiB, with its colour, where a short block opened the run, which is cut
+/// to whole blocks of its length.
 pub(super) const HOT_MAX: usize = (4 << 20) + (64 << 10);
 
 /// Blocks up to this length come from the hot run, in bytes: of longer ones little would be left in a second-level cache.
@@ -62,15 +64,9 @@ impl Hot {
         Span::new(self.top, self.end - self.top)
     }
 
-    /// Cuts a block.
-    #[inline]
-    pub(super) fn cut(&mut self, len: usize) -> Option<usize> {
-        if len > HOT_BLOCK_MAX { None } else { self.cut_long(len) }
-    }
-
     /// Cuts a block, however long.
     #[inline]
-    pub(super) fn cut_long(&mut self, len: usize) -> Option<usize> {
+    pub(super) fn cut(&mut self, len: usize) -> Option<usize> {
         if self.end - self.top < len {
             return None;
         }
@@ -128,10 +124,28 @@ impl Stacks {
         old
     }
 
+    /// Makes a piece of the heap the hot run, of which a block is cut next: it brings a node for its rest and one for the block.
+    /// What is free of the old one becomes a run.
+    pub(super) fn begin_hot(&mut self, piece: Span, out: &mut Leaving, counts: &super::shard::Counts) {
+        let old = self.replace_hot(Hot::of(piece), counts).rest();
+        self.tokens += 2;
+        if !old.is_empty() {
+            // It had a node.
+            self.tokens -= 1;
+            self.keep(old, out, counts);
+        }
+    }
+
     /// Cuts a block of a class from the hot run.
     #[inline]
     pub(super) fn cut(&mut self, class: SizeClass, counts: &super::shard::Counts) -> Option<usize> {
         let len = class.len().bytes();
+        if len > HOT_BLOCK_MAX { None } else { self.cut_long(len, counts) }
+    }
+
+    /// Cuts a block from the hot run, however long.
+    #[inline]
+    pub(super) fn cut_long(&mut self, len: usize, counts: &super::shard::Counts) -> Option<usize> {
         // One node is kept for the rest, and one for each run.
         if self.tokens < self.runs.count() + 2 {
             return None;

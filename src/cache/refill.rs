@@ -132,13 +132,8 @@ impl<O: Os> Cache<O> {
         let does = run.len > len && stacks.hot.rest().is_empty() && shard.counts.in_use() <= HOT_MAX;
         let start = if run.len >= HOT_BLOCK_MAX || does {
             // Another thread of this shard may have begun one meanwhile.
-            let old = stacks.replace_hot(Hot::of(run), &shard.counts);
-            // One for its rest, one for the block; what the old one had for its rest, that brings.
-            stacks.tokens += 2;
-            if !old.rest().is_empty() {
-                stacks.tokens -= 1;
-                stacks.keep(old.rest(), &mut out, &shard.counts);
-            }
+            // Another thread of this shard may have begun one meanwhile, which is kept.
+            stacks.begin_hot(run, &mut out, &shard.counts);
             stacks.cut(class, &shard.counts)
         } else {
             let rest = Span::between(run.start + len, run.end());

@@ -179,13 +179,7 @@ impl<O: Os> Cache<O> {
         if !found && let Some(run) = self.heap.take_room(room, several(room)) {
             let mut stacks = shard.lock(self.os());
             self.see_regions(&mut stacks);
-            let old = stacks.replace_hot(Hot::of(run), &shard.counts);
-            // One for its rest, one for a block; what the old one had for its rest, that brings.
-            stacks.tokens += 2;
-            if !old.rest().is_empty() {
-                stacks.tokens -= 1;
-                stacks.keep(old.rest(), &mut out, &shard.counts);
-            }
+            stacks.begin_hot(run, &mut out, &shard.counts);
             found = true;
             self.keep_to_limit(&mut stacks, &mut out, &shard.counts);
             stacks.let_tokens_go_alone(&mut out);
@@ -214,10 +208,8 @@ impl Stacks {
         if rest.len < gap.len + room || !self.can_cut() {
             return false;
         }
-        let _it_is_as_long = self.hot.cut_long(gap.len);
-        self.note_free(gap.len, 0, counts);
-        self.tokens -= 1;
-        self.keep(gap, out, counts);
+        let _it_is_as_long = self.hot.cut(gap.len);
+        self.keep_of_hot(gap, out, counts);
         true
     }
 
@@ -232,22 +224,16 @@ impl Stacks {
         let old = core::mem::replace(&mut self.hot, Hot::of(run)).rest();
         self.note_runs(0, 0, counts);
         if !old.is_empty() {
-            self.note_free(old.len, 0, counts);
-            self.tokens -= 1;
-            self.keep(old, out, counts);
+            self.keep_of_hot(old, out, counts);
         }
         true
     }
 
-    /// Cuts a block from the hot run, however long.
-    fn cut_long(&mut self, len: usize, counts: &Counts) -> Option<usize> {
-        if self.tokens < self.runs.count() + 2 {
-            return None;
-        }
-        let start = self.hot.cut_long(len)?;
+    /// Keeps what was cut off the hot run, or was free of the last one, as a free run; it has a node already.
+    fn keep_of_hot(&mut self, span: Span, out: &mut Leaving, counts: &Counts) {
+        self.note_free(span.len, 0, counts);
         self.tokens -= 1;
-        self.note_free(len, 0, counts);
-        Some(start)
+        self.keep(span, out, counts);
     }
 }
 

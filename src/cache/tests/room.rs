@@ -2,10 +2,10 @@
 
 use std::alloc::Layout;
 
+use super::fake;
 use super::model::{Live, Model};
 use super::ops::finish;
-use super::runs::{as_thread_of, take};
-use super::{fake, fake_in_short};
+use super::runs::{as_thread_of, take, two_mappings};
 use crate::cache::Snapshot;
 use crate::config::Config;
 use crate::os::fake::Fake;
@@ -207,13 +207,7 @@ fn what_is_freed_behind_a_vector_is_room_for_it_again() {
 /// One that came to lie right before the mapping of the run.
 #[test]
 fn no_block_goes_on_into_a_run_of_the_next_mapping() {
-    let os = fake_in_short(2 << 30, 0);
-    let model = Model::new(os, 4 << 30, Config::new());
-    let pages = |len| Layout::from_size_align(len, 4 * KIB).unwrap();
-    let mut blocks: Vec<_> = (0..16).filter_map(|_| model.allocate(pages(8 * MIB), false, 1)).collect();
-    blocks.sort_by_key(|block| block.p);
-    let end = blocks.iter().position(|b| model.cache.heap.is_last_of_region(b.block())).unwrap();
-    let (mut before, behind) = (blocks.remove(end), blocks.remove(end));
+    let (model, mut blocks, mut before, behind) = two_mappings();
     model.free(behind);
     // The beginning of the next mapping is what the shard has.
     let mut short: Vec<_> = (0..7).map(|_| take(&model, MIB - 64)).collect();

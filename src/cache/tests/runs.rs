@@ -27,15 +27,25 @@ pub(super) fn as_thread_of<T>(shard: usize, body: impl FnOnce() -> T) -> T {
     body()
 }
 
-#[test]
-fn runs_of_a_shard_do_not_merge_over_the_end_of_a_mapping() {
-    let os = fake_in_short(2 << 30, 0);
-    let model = Model::new(os, 4 << 30, Config::new());
-    let pages = |len| Layout::from_size_align(len, 4 * KIB).unwrap();
+pub(super) fn pages(len: usize) -> Layout {
+    Layout::from_size_align(len, 4 * KIB).unwrap()
+}
+
+/// Blocks of 8 MiB over several mappings, and the last of one mapping and the first of the next, which touch.
+pub(super) fn two_mappings() -> (Model<Fake>, Vec<Live>, Live, Live) {
+    let model = Model::new(fake_in_short(2 << 30, 0), 4 << 30, Config::new());
     let mut blocks: Vec<_> = (0..16).filter_map(|_| model.allocate(pages(8 * MIB), false, 1)).collect();
     blocks.sort_by_key(|block| block.p);
+    assert_eq!(model.cache.heap.regions(), (0, 4));
     let end = blocks.iter().position(|b| model.cache.heap.is_last_of_region(b.block())).unwrap();
     let (before, behind) = (blocks.remove(end), blocks.remove(end));
+    assert_eq!(before.block().end(), behind.block().start);
+    (model, blocks, before, behind)
+}
+
+#[test]
+fn runs_of_a_shard_do_not_merge_over_the_end_of_a_mapping() {
+    let (model, mut blocks, before, behind) = two_mappings();
     // A block of a class at the end of one mapping, and one at the beginning of the next.
     model.free(before);
     blocks.extend(model.allocate(pages(7 * MIB - 4 * KIB), false, 1));

@@ -4,6 +4,7 @@ use std::alloc::Layout;
 
 use super::model::{Live, Model};
 use super::ops::{Drive, Op, drive, finish, one};
+use super::runs::{pages, two_mappings};
 use super::{fake, fake_in_short};
 use crate::config::{Config, Moves, Thp};
 use crate::heap::Unit;
@@ -171,15 +172,7 @@ fn a_block_in_a_hole_of_the_small_pages_was_taken_for_one_of_them() {
 
 #[test]
 fn a_hot_run_went_on_into_the_next_mapping_and_a_block_lay_in_both() {
-    let os = fake_in_short(2 << 30, 0);
-    let model = Model::new(os, 4 << 30, Config::new());
-    let pages = |len| Layout::from_size_align(len, 4 * KIB).unwrap();
-    let mut blocks: Vec<_> = (0..16).filter_map(|_| model.allocate(pages(8 * MIB), false, 1)).collect();
-    blocks.sort_by_key(|block| block.p);
-    assert_eq!(model.cache.heap.regions(), (0, 4));
-    let end = blocks.iter().position(|b| model.cache.heap.is_last_of_region(b.block())).unwrap();
-    let (before, behind) = (blocks.remove(end), blocks.remove(end));
-    assert_eq!(before.block().end(), behind.block().start);
+    let (model, mut blocks, before, behind) = two_mappings();
     // The end of one mapping is as long as three blocks, of which a hot run gives two.
     let three = 3 * (MIB + 4 * KIB);
     model.free(before);
