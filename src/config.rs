@@ -120,7 +120,7 @@ impl Config {
 
     /// Chooses whether glibc is told to keep what bursts of small blocks leave free at the top of its heap
     /// (`M_TRIM_THRESHOLD`, `M_TOP_PAD`, and `M_MMAP_THRESHOLD` for blocks of C code under 32 MiB): up to 64 MiB with
-    /// [`cache_bytes`](Self::cache_bytes), all without. It is asked for that (`malloc_trim`) before more memory would be
+    /// [`cache_bytes`](Self::cache_bytes) and before the first large request, all otherwise. It is asked for that (`malloc_trim`) before more memory would be
     /// in use than was of late. On by default; without effect on other C libraries, nor on what the environment says of
     /// the same knobs (`MALLOC_TRIM_THRESHOLD_`, `GLIBC_TUNABLES`).
     #[must_use]

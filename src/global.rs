@@ -106,17 +106,32 @@ impl Default for NAlloc {
     }
 }
 
-/// Makes the rest of the process know of the engine, which has just started: it holds still around every fork,
-/// `Arena` gets the same huge pages, and glibc keeps what it would give back and take again.
-fn hook_slow(started: Started) {
-    /// What glibc's own tuning comes to at most, and would come to if it saw large blocks freed
-    /// (`DEFAULT_MMAP_THRESHOLD_MAX` of malloc.c, and twice that).
+/// Has glibc keep what it would give back and take again: what its own tuning comes to at most, and would come to if it saw
+/// large blocks freed; and all of it once the engine runs without a ceiling, which asks for it (`cache::beside`).
+fn tell_library_slow() {
+    /// `DEFAULT_MMAP_THRESHOLD_MAX` of malloc.c, and twice that.
     const MMAP_THRESHOLD: usize = 32 << 20;
     const TRIM_THRESHOLD: usize = 2 * MMAP_THRESHOLD;
-    /// Without a ceiling it keeps all. Either way the engine asks for it (`cache::beside`).
     const KEEP_ALL: usize = usize::MAX;
     /// What the heap grows by at least: a system call per MiB of small blocks.
     const TOP_PAD: usize = 1 << 20;
+    loop {
+        let is_running = ENGINE.has_started();
+        let keeps_all = is_running && ENGINE.ceiling().is_none();
+        let threshold = if keeps_all { KEEP_ALL } else { TRIM_THRESHOLD };
+        if os::keep_small_top(threshold, TOP_PAD, MMAP_THRESHOLD) {
+            ENGINE.library_keeps();
+        }
+        // Whoever has started the engine meanwhile may have said the other thing before us.
+        if is_running || !ENGINE.has_started() {
+            return;
+        }
+    }
+}
+
+/// Makes the rest of the process know of the engine, which has just started: it holds still around every fork,
+/// `Arena` gets the same huge pages, and glibc keeps what it would give back and take again.
+fn hook_slow(started: Started) {
     extern "C" fn prepare() {
         ENGINE.before_fork();
     }
@@ -138,11 +153,7 @@ fn hook_slow(started: Started) {
     os::set_huge(started.huge);
     crate::report::arm();
     if started.tune_glibc {
-        let is_bounded = ENGINE.ceiling().is_some();
-        let threshold = if is_bounded { TRIM_THRESHOLD } else { KEEP_ALL };
-        if os::keep_small_top(threshold, TOP_PAD, MMAP_THRESHOLD) {
-            ENGINE.library_keeps();
-        }
+        tell_library_slow();
     }
 }
 

@@ -106,6 +106,31 @@ mod glibc {
     }
 
     #[test]
+    fn bursts_that_glibc_would_give_back_stay_where_no_block_is_large() {
+        const TEST: &str = "glibc::bursts_that_glibc_would_give_back_stay_where_no_block_is_large";
+        let ended = alone(TEST, "ours", &[ONE_HEAP], || {
+            // 32 MiB of blocks, half of what glibc is told to keep, and a list of them that is small too.
+            let mut blocks = Vec::with_capacity(BLOCKS / 4);
+            let mut burst = || {
+                blocks.extend((0..BLOCKS / 4).map(|_| Box::new([1_u8; BLOCK])));
+                blocks.clear();
+            };
+            burst();
+            let before = super::faults();
+            (0..4).for_each(|_| burst());
+            tell("faults", super::faults() - before);
+            let stats = zk_nalloc::stats();
+            assert_eq!(stats.hits() + stats.misses(), 0, "a block was large");
+            let before = proc::resident();
+            zk_nalloc::release_cache();
+            assert!(proc::resident() + (24 << 20) < before, "{} MiB are kept", before >> 20);
+        });
+        if let Some(faults) = ended.map(|ended| ended.told("faults")) {
+            assert!(faults < 1024, "{faults} faults");
+        }
+    }
+
+    #[test]
     fn what_small_blocks_leave_makes_room_for_large_ones() {
         const TEST: &str = "glibc::what_small_blocks_leave_makes_room_for_large_ones";
         alone(TEST, "ours", &[ONE_HEAP], || {

@@ -2,13 +2,14 @@
 //!
 //! Why it is here: whoever asks that freed blocks be wiped means all of them, and a large block that is freed as a
 //! small one would otherwise be the small side's to choke on. What the environment says is kept in one byte of the
-//! process, so that a free of a small block costs a look at it and no more where nothing was asked for.
+//! process, so that a free of a small block costs a look at it and no more where nothing was asked for. The first free is
+//! where glibc is told what to keep, too.
 
 #![expect(unsafe_code, reason = "blocks are copied, wiped and handed to the small side")]
 
 use core::alloc::{GlobalAlloc, Layout};
 
-use super::{ENGINE, NAlloc};
+use super::{ENGINE, NAlloc, tell_library_slow};
 use crate::config::{Config, Settings};
 use crate::misuse::Deed;
 use crate::os::{self, Linux, Os};
@@ -31,7 +32,7 @@ pub(super) fn is_plain(config: &Config) -> bool {
     !config.says_careful() && SAID.load(Ordering::Relaxed) == KNOWN
 }
 
-/// What the environment says, for a program that says `config`. Reads it the first time.
+/// What the environment says, for a program that says `config`. Reads it the first time, and has glibc keep what it frees.
 #[cold]
 fn said_slow(config: &Config) -> u8 {
     let said = SAID.load(Ordering::Relaxed);
@@ -39,7 +40,7 @@ fn said_slow(config: &Config) -> u8 {
         return said;
     }
     // The first reading reports what cannot be read; two more, of opposite minds, tell what was said at all.
-    let _ = os::settings(config, &Linux, &os::REPORTED);
+    let settings = os::settings(config, &Linux, &os::REPORTED);
     let [off, on] = [false, true]
         .map(|word| os::settings(&config.checked(word).wipe_on_free(word), &Linux, &os::REPORTED));
     let bits = |of: fn(&Settings) -> bool, yes: u8, no: u8| match (of(&off), of(&on)) {
@@ -49,6 +50,10 @@ fn said_slow(config: &Config) -> u8 {
     };
     let said = KNOWN | bits(|s| s.checked, CHECKED, NOT_CHECKED) | bits(|s| s.wipe_on_free, WIPES, WIPES_NOT);
     SAID.store(said, Ordering::Relaxed);
+    if settings.tune_glibc {
+        // A program may never make a large request, with which the engine would say so.
+        tell_library_slow();
+    }
     said
 }
 
