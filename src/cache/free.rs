@@ -3,7 +3,7 @@
 use super::runs::{Bounds, Leaving};
 use super::untouched::Noted;
 use super::{Cache, count::add, shard};
-use crate::geometry::{Block, SizeClass};
+use crate::geometry::{Block, SizeClass, is_long};
 use crate::heap::{Span, Unit};
 use crate::os::{CHUNK, Os};
 use crate::sync::{Guard, Nap, atomic::Ordering};
@@ -127,6 +127,9 @@ impl<O: Os> Cache<O> {
         shard.counts.note_freed(requested);
         let is_back = !is_thin && stacks.put_back(span.len, span.start, &shard.counts);
         let is_too_much = is_back && stacks.hot.excess() > 0;
+        if !is_thin && !is_back && !is_long(span.len) {
+            stacks.last_place = span.start;
+        }
         drop(stacks);
         if is_too_much {
             // Room beyond a hot run's length: with the block back in it, it is one piece for the heap.

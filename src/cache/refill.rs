@@ -124,7 +124,7 @@ impl<O: Os> Cache<O> {
         if len > HOT_BLOCK_MAX {
             return None;
         }
-        let run = self.heap.take_run(len, HOT_BLOCK_MAX, whole_blocks(HOT_MAX, len))?;
+        let run = self.heap.take_run(len, HOT_BLOCK_MAX, whole_blocks(HOT_MAX, len), self.place())?;
         let mut out = Leaving::NOTHING;
         let mut stacks = shard.lock(self.os());
         self.see_regions(&mut stacks);

@@ -198,7 +198,7 @@ impl<O: Os> Cache<O> {
     }
 
     fn find_resident(&self, fit: Fit, from: End) -> Option<Run> {
-        let run = self.heap.take_resident(fit, from)?;
+        let run = self.heap.take_resident(fit, from, self.place())?;
         add(&self.tally.runs, 1);
         Some(run)
     }

@@ -36,6 +36,8 @@ mod pattern;
 #[cfg(all(test, not(loom)))]
 mod peaks;
 #[cfg(all(test, not(loom)))]
+mod places;
+#[cfg(all(test, not(loom)))]
 mod room;
 #[cfg(all(test, not(loom)))]
 mod runs;

@@ -261,6 +261,12 @@ impl Pieces {
         (self.span(index).end() > address).then_some(index)
     }
 
+    /// The dirty piece that holds `address`, and what it has from there on.
+    pub(crate) fn dirty_from(&self, address: usize) -> Option<(Index, Span)> {
+        let index = self.at(address).filter(|&index| self.get(index).state == State::Dirty)?;
+        Some((index, Span::between(address, self.span(index).end())))
+    }
+
     /// The first piece that begins at `address` or later.
     pub(crate) fn next(&self, address: usize) -> Option<Index> {
         self.by_address.at_or_after(&self.pool, (address, 0))

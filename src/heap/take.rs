@@ -32,16 +32,22 @@ pub(super) fn is_resident_at_end<O: Os>(span: Span, setup: &Setup, os: &O) -> bo
 
 impl<O: Os> PageHeap<O> {
     /// Takes a run of the shortest piece of resident memory that is long enough, from one of its ends; no page is faulted in.
-    pub(crate) fn take_resident(&self, fit: Fit, from: End) -> Option<Run> {
+    /// Before that, for the low end, the run that begins at `place` or, as aligned as it has to be, soon behind it.
+    pub(crate) fn take_resident(&self, fit: Fit, from: End, place: Option<usize>) -> Option<Run> {
         let mut inner = self.enter();
         if !inner.ensure_spare(&self.os) {
             return None;
         }
-        let (index, lowest) =
-            [State::Dirty, State::Soft].into_iter().find_map(|state| inner.pieces.best_fit(state, fit))?;
+        let pieces = &inner.pieces;
+        let at_place = place
+            .filter(|_| from == End::Low)
+            .and_then(|place| pieces.dirty_from(place))
+            .and_then(|(index, rest)| Some((index, fit.lowest_in(rest)?)));
+        let best = || [State::Dirty, State::Soft].into_iter().find_map(|state| pieces.best_fit(state, fit));
+        let (index, lowest) = at_place.or_else(best)?;
         let start = match from {
             End::Low => lowest,
-            End::High => fit.last_before(inner.pieces.span(index).end()).unwrap_or(lowest),
+            End::High => fit.last_before(pieces.span(index).end()).unwrap_or(lowest),
         };
         let span = Span::new(start, fit.len);
         inner.pieces.carve(index, span);
@@ -55,15 +61,27 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Takes the shortest piece of resident memory that is as long as `long`; where there is none, the shortest that is as long
-    /// as `len`. As much of it as `most`, for a block of `len` bytes and, if that leaves a rest, another node for that.
-    pub(crate) fn take_run(&self, len: usize, long: usize, most: usize) -> Option<Span> {
+    /// as `len`. Before either, what is free from `place` on, if that is as long as `long`. As much of it as `most`, for a block
+    /// of `len` bytes and, if that leaves a rest, another node for that.
+    pub(crate) fn take_run(
+        &self,
+        len: usize,
+        long: usize,
+        most: usize,
+        place: Option<usize>,
+    ) -> Option<Span> {
         let mut inner = self.enter();
         if !inner.ensure_spare_for(1, &self.os) {
             return None;
         }
         let pieces = &inner.pieces;
-        let index = [long, len].into_iter().find_map(|least| pieces.shortest_from(State::Dirty, least))?;
-        let piece = pieces.span(index);
+        let at_place = place.and_then(|place| pieces.dirty_from(place)).filter(|(_, rest)| rest.len >= long);
+        let shortest = || {
+            let index =
+                [long, len].into_iter().find_map(|least| pieces.shortest_from(State::Dirty, least))?;
+            Some((index, pieces.span(index)))
+        };
+        let (index, piece) = at_place.or_else(shortest)?;
         let span = Span::new(piece.start, piece.len.min(most));
         inner.pieces.carve(index, span);
         inner.out += span.len;
