@@ -118,11 +118,13 @@ impl Config {
         self
     }
 
-    /// Chooses whether glibc is told to keep what bursts of small blocks leave free at the top of its heap
-    /// (`M_TRIM_THRESHOLD`, `M_TOP_PAD`, and `M_MMAP_THRESHOLD` for blocks of C code under 32 MiB): up to 64 MiB with
-    /// [`cache_bytes`](Self::cache_bytes) and before the first large request, all otherwise. It is asked for that (`malloc_trim`) before more memory would be
-    /// in use than was of late. On by default; without effect on other C libraries, nor on what the environment says of
-    /// the same knobs (`MALLOC_TRIM_THRESHOLD_`, `GLIBC_TUNABLES`).
+    /// Chooses whether glibc is told to keep what bursts of small blocks leave free at the top of its heaps
+    /// (`M_TRIM_THRESHOLD`, `M_TOP_PAD`, and `M_MMAP_THRESHOLD` for blocks of C code under 32 MiB): all of it; up to 64 MiB
+    /// each with [`cache_bytes`](Self::cache_bytes), or before the first large request. After that it is asked for what it keeps
+    /// (`malloc_trim`) before more memory would be in use than was of late; before, by
+    /// [`release_cache`](crate::release_cache). What the value says counts that frees a small block first or serves the first
+    /// large request. On by default; without effect on other C libraries, nor on what the environment says of the same
+    /// knobs (`MALLOC_TRIM_THRESHOLD_`, `GLIBC_TUNABLES`).
     #[must_use]
     pub const fn tune_glibc(mut self, tune: bool) -> Self {
         self.tune_glibc = tune;

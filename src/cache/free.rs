@@ -253,11 +253,15 @@ impl<O: Os> Cache<O> {
 
     /// Gives what is cached back to the kernel. Gives the bytes.
     pub(crate) fn release(&self) -> usize {
-        // It may keep some before there is anything of ours.
-        self.ask_library();
         if !self.is_ready() {
+            // The C library may keep some before there is anything of ours. Not while somebody forks: our locks may be a
+            // parent's then.
+            if !self.has_started() {
+                self.ask_library();
+            }
             return 0;
         }
+        self.ask_library();
         self.drain_to_unmap();
         self.thin.release() + self.heap.release()
     }

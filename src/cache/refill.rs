@@ -32,8 +32,13 @@ impl Counts {
     /// Bytes requested through this shard and not yet freed; 0 where more was freed through it than was taken. Exact under the
     /// lock, else an estimate.
     pub(super) fn in_use(&self) -> usize {
+        usize::try_from(self.balance()).unwrap_or(0)
+    }
+
+    /// Bytes requested through this shard less those freed through it.
+    pub(super) fn balance(&self) -> i64 {
         // Relaxed: as said.
-        usize::try_from(self.live.load(Ordering::Relaxed) as i64).unwrap_or(0)
+        self.live.load(Ordering::Relaxed) as i64
     }
 }
 
@@ -70,7 +75,7 @@ impl<O: Os> Cache<O> {
     /// Looks further for a block of a class, once this thread's shard has none: nodes for what lies there, blocks of other
     /// classes where more is kept than is in use, and a run from the heap. `None` if no resident memory is free for it.
     ///
-    /// A hot run begins in the shortest piece that has room for one. What bursts of blocks go over stays as small as a burst
+    /// A hot run begins at the thread's place, if it has one, or in the shortest piece that has room for one. What bursts of blocks go over stays as small as a burst
     /// so, and in the cache: behind the end of the last run, or in the longest pieces, all free memory would be gone through.
     pub(super) fn cut_slow(&self, class: SizeClass) -> Option<usize> {
         let shard = self.shard_with_runs()?;

@@ -37,7 +37,7 @@ pub(super) struct Stacks {
     pub(super) growth: Growth,
     /// The vector that began last in the hot run, as it was then. A hint: where it is stale, room is left where none is needed.
     pub(super) last_begun: Span,
-    /// Where the last long block that was freed here began; 0 before. A hint: see `Cache::place`.
+    /// Where the last block without a class, of less than 16 MiB, began that was freed here; 0 before. A hint: see `Cache::place`.
     pub(super) last_place: usize,
     /// Nodes that are paid for beside those of the blocks in the stacks: at least one for each free run and one for the rest of
     /// the hot run; the others are for blocks yet to be cut (H6).

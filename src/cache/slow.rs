@@ -198,7 +198,8 @@ impl<O: Os> Cache<O> {
     }
 
     fn find_resident(&self, fit: Fit, from: End) -> Option<Run> {
-        let run = self.heap.take_resident(fit, from, self.place())?;
+        let place = if from == End::Low { self.place() } else { None };
+        let run = self.heap.take_resident(fit, from, place)?;
         add(&self.tally.runs, 1);
         Some(run)
     }

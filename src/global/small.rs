@@ -50,8 +50,8 @@ fn said_slow(config: &Config) -> u8 {
     };
     let said = KNOWN | bits(|s| s.checked, CHECKED, NOT_CHECKED) | bits(|s| s.wipe_on_free, WIPES, WIPES_NOT);
     SAID.store(said, Ordering::Relaxed);
-    if settings.tune_glibc {
-        // A program may never make a large request, with which the engine would say so.
+    if settings.tune_glibc && !ENGINE.has_started() {
+        // It is told as the engine starts, but a program may never make a large request.
         tell_library_slow();
     }
     said
