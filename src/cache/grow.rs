@@ -141,7 +141,7 @@ impl<O: Os> Cache<O> {
         }
         let fit = crate::heap::Fit::aligned(longer, to.align);
         if longer <= COPY_MAX
-            && let Some(run) = self.heap.take_resident(fit, End::Low, None)
+            && let Some(run) = self.heap.take_resident(fit, End::Low)
         {
             add(&self.tally.runs, 1);
             return Grown::Copy(run.span.start);

@@ -136,7 +136,6 @@ impl<O: Os> Cache<O> {
         // A shorter piece than that does for a thread that has little in use and no hot run.
         let does = run.len > len && stacks.hot.rest().is_empty() && shard.counts.in_use() <= HOT_MAX;
         let start = if run.len >= HOT_BLOCK_MAX || does {
-            // Another thread of this shard may have begun one meanwhile.
             // Another thread of this shard may have begun one meanwhile, which is kept.
             stacks.begin_hot(run, &mut out, &shard.counts);
             stacks.cut(class, &shard.counts)

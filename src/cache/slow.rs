@@ -198,8 +198,11 @@ impl<O: Os> Cache<O> {
     }
 
     fn find_resident(&self, fit: Fit, from: End) -> Option<Run> {
-        let place = if from == End::Low { self.place() } else { None };
-        let run = self.heap.take_resident(fit, from, place)?;
+        let from = match from {
+            End::Low => self.place().map_or(from, End::From),
+            End::High | End::From(_) => from,
+        };
+        let run = self.heap.take_resident(fit, from)?;
         add(&self.tally.runs, 1);
         Some(run)
     }

@@ -23,6 +23,8 @@ pub(crate) enum End {
     Low,
     /// What is taken next lies before it.
     High,
+    /// From the low one, but where this address is free and resident, and long enough behind it, from there.
+    From(usize),
 }
 
 /// Whether the last page of a range of whole pages that nobody has touched is resident, as far as the kernel tells.
@@ -32,21 +34,22 @@ pub(super) fn is_resident_at_end<O: Os>(span: Span, setup: &Setup, os: &O) -> bo
 
 impl<O: Os> PageHeap<O> {
     /// Takes a run of the shortest piece of resident memory that is long enough, from one of its ends; no page is faulted in.
-    /// Before that, for the low end, the run that begins at `place` or, as aligned as it has to be, soon behind it.
-    pub(crate) fn take_resident(&self, fit: Fit, from: End, place: Option<usize>) -> Option<Run> {
+    pub(crate) fn take_resident(&self, fit: Fit, from: End) -> Option<Run> {
         let mut inner = self.enter();
         if !inner.ensure_spare(&self.os) {
             return None;
         }
         let pieces = &inner.pieces;
-        let at_place = place
-            .filter(|_| from == End::Low)
-            .and_then(|place| pieces.dirty_from(place))
-            .and_then(|(index, rest)| Some((index, fit.lowest_in(rest)?)));
+        let at_place = match from {
+            End::From(place) => {
+                pieces.dirty_from(place).and_then(|(index, rest)| Some((index, fit.lowest_in(rest)?)))
+            }
+            End::Low | End::High => None,
+        };
         let best = || [State::Dirty, State::Soft].into_iter().find_map(|state| pieces.best_fit(state, fit));
         let (index, lowest) = at_place.or_else(best)?;
         let start = match from {
-            End::Low => lowest,
+            End::Low | End::From(_) => lowest,
             End::High => fit.last_before(pieces.span(index).end()).unwrap_or(lowest),
         };
         let span = Span::new(start, fit.len);
