@@ -13,13 +13,28 @@ use core::ffi::c_void;
 use core::ptr;
 use std::alloc::System;
 
-use crate::cache::{Cache, Started};
+use crate::cache::{Cache, Hooks, Started};
 use crate::config::Config;
 use crate::geometry::is_large;
 use crate::os::{self, Linux};
 
 /// The engine of this process.
-pub(crate) static ENGINE: Cache<Linux> = Cache::new(Linux, start_keeper);
+pub(crate) static ENGINE: Cache<Linux> = Cache::new(Linux, Hooks { watch_forks, start_keeper });
+
+/// Has the engine hold still around every fork.
+fn watch_forks() {
+    extern "C" fn prepare() {
+        ENGINE.before_fork();
+    }
+    extern "C" fn parent() {
+        ENGINE.after_fork();
+    }
+    extern "C" fn child() {
+        ENGINE.after_fork_in_child();
+    }
+    // Without them (no memory for libc's list) a fork while another thread allocates may hang the child.
+    let _ = os::at_fork(prepare, parent, child);
+}
 
 /// Starts the thread that sees to the engine while nobody allocates.
 fn start_keeper() -> bool {
@@ -129,23 +144,12 @@ fn tell_library_slow() {
     }
 }
 
-/// Makes the rest of the process know of the engine, which has just started: it holds still around every fork,
-/// `Arena` gets the same huge pages, and glibc keeps what it would give back and take again.
+/// Makes the rest of the process know of the engine, which has just started: `Arena` gets the same huge pages, and glibc
+/// keeps what it would give back and take again.
 fn hook_slow(started: Started) {
-    extern "C" fn prepare() {
-        ENGINE.before_fork();
-    }
-    extern "C" fn parent() {
-        ENGINE.after_fork();
-    }
-    extern "C" fn child() {
-        ENGINE.after_fork_in_child();
-    }
     extern "C" fn exit() {
         ENGINE.end_trace();
     }
-    // Without the hooks (no memory for libc's list) a fork while another thread allocates may hang the child.
-    let _ = os::at_fork(prepare, parent, child);
     if started.traced {
         // Where libc has no memory for its list, what is left at the end is not written.
         let _ = os::at_exit(exit);

@@ -9,10 +9,15 @@ mod fork;
 #[expect(dead_code, reason = "no test uses all that the tests share")]
 mod support;
 
+use std::ffi::c_int;
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use fork::forked;
 use support::load::{Load, load};
@@ -135,6 +140,88 @@ fn commands_run_under_churn() {
                 }
                 assert!(command.status().unwrap().success());
             }
+        });
+    });
+}
+
+/// What a pipe is made to hold here, and what is written to it, in bytes.
+const PIPE: c_int = 4 << 10;
+const WRITTEN: usize = 8 << 10;
+
+/// Calls `body` with the reading end of a pipe. Until somebody reads [`WRITTEN`] bytes from it another thread has the lock
+/// of libc's list of open files, for which a fork waits after it has called what was registered for before it.
+fn while_forks_wait(body: impl FnOnce(c_int)) {
+    let mut ends = [0; 2];
+    // SAFETY: there is room for the two numbers; the end is ours, and the file keeps it; the mode is a C string.
+    let file = unsafe {
+        assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+        assert_eq!(libc::fcntl(ends[1], libc::F_SETPIPE_SZ, PIPE), PIPE);
+        libc::fdopen(ends[1], c"w".as_ptr())
+    };
+    let mut buffer = [0; 2 * WRITTEN];
+    let bytes = [7_u8; WRITTEN];
+    // SAFETY: the file is open, and its buffer, which has room for all that is written, is not used after it is closed.
+    unsafe {
+        assert_eq!(libc::setvbuf(file, buffer.as_mut_ptr(), libc::_IOFBF, buffer.len()), 0);
+        assert_eq!(libc::fwrite(bytes.as_ptr().cast(), 1, WRITTEN, file), WRITTEN);
+    }
+    thread::scope(|scope| {
+        // SAFETY: asks for all files to be flushed; nobody else uses them here.
+        let flusher = scope.spawn(|| unsafe { libc::fflush(null_mut()) });
+        let mut held: c_int = 0;
+        while held < PIPE {
+            // SAFETY: there is room for the number.
+            assert_eq!(unsafe { libc::ioctl(ends[0], libc::FIONREAD, &raw mut held) }, 0);
+        }
+        body(ends[0]);
+        assert_eq!(flusher.join().unwrap(), 0);
+    });
+    // SAFETY: the file is open.
+    assert_eq!(unsafe { libc::fclose(file) }, 0);
+}
+
+/// Waits until a thread of this process sleeps on a futex.
+fn wait_until_it_sleeps(thread: i64) {
+    let path = format!("/proc/self/task/{thread}/syscall");
+    let on_futex = format!("{} ", libc::SYS_futex);
+    while !fs::read_to_string(&path).unwrap().starts_with(&on_futex) {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_fork_that_began_before_the_engine_did() {
+    in_both_modes("a_fork_that_began_before_the_engine_did", || {
+        while_forks_wait(|pipe| {
+            let stop = AtomicBool::new(false);
+            thread::scope(|scope| {
+                let _stopper = Stop(&stop);
+                let (sender, receiver) = mpsc::channel();
+                let forking = scope.spawn(move || {
+                    // SAFETY: asks for a number.
+                    sender.send(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap();
+                    forked(|| go_on(&mut Vec::new()))
+                });
+                wait_until_it_sleeps(receiver.recv().unwrap());
+                assert_eq!(zk_nalloc::stats().misses(), 0, "the engine has started before");
+                for _ in 0..6 {
+                    scope.spawn(|| {
+                        while !stop.load(Ordering::Relaxed) {
+                            load(&CHURN, 20);
+                        }
+                    });
+                }
+                // Whether they get far by then or not, the child has to go on.
+                thread::sleep(Duration::from_millis(100));
+                let mut bytes = [0_u8; WRITTEN];
+                let mut read = 0;
+                while read < WRITTEN {
+                    // SAFETY: what is left of `bytes` is ours to be written to.
+                    let some = unsafe { libc::read(pipe, bytes[read..].as_mut_ptr().cast(), WRITTEN - read) };
+                    read += usize::try_from(some).unwrap();
+                }
+                assert_eq!(forking.join().unwrap(), 0);
+            });
         });
     });
 }

@@ -7,16 +7,41 @@
 
 #![expect(unsafe_code, reason = "the locks that a fork holds are given back without their guards")]
 
-use super::{Cache, Host, count::add};
+use super::{Cache, count::add};
 use crate::heap::Span;
 use crate::os::Os;
 use crate::sync::{Guard, atomic::Ordering};
+
+/// Guards the start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Host {
+    pub(super) started: bool,
+    /// Whether forks are watched: asked for once in a process and those that come of it, though a start may be refused.
+    pub(super) watches_forks: bool,
+}
+
+impl Host {
+    pub(super) const fn new() -> Self {
+        Self { started: false, watches_forks: false }
+    }
+}
+
+/// What only the process can do for a cache, on whose `static` these act. None in tests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hooks {
+    /// Has [`Cache::before_fork`] and what comes after it called around every fork.
+    pub(crate) watch_forks: fn(),
+    /// Starts the thread that calls [`Cache::keep`]; says whether that worked.
+    pub(crate) start_keeper: fn() -> bool,
+}
 
 impl<O: Os> Cache<O> {
     /// Before a fork: waits until nothing is in transit, and holds all shards.
     pub(crate) fn before_fork(&self) {
         // In a handler that forks.
         self.see_child();
+        // Nobody starts meanwhile, or shards that are new would be lost.
+        core::mem::forget(self.lock_host());
         self.heap.before_fork();
         // Until the heap is left again no other thread forks. Relaxed, as every use of them: who acts on them is this thread,
         // or its copy in a child.
@@ -48,6 +73,15 @@ impl<O: Os> Cache<O> {
         self.mark_in_fork.store(0, Ordering::Relaxed);
         self.thin.after_fork();
         self.heap.after_fork();
+        // SAFETY: as above.
+        unsafe { self.host.unlock_forgotten(self.os()) };
+    }
+
+    /// Whether it is this thread that forks.
+    pub(super) fn forks_here(&self) -> bool {
+        // Relaxed, both: what this thread has written itself, or what is not true of it.
+        self.mark_in_fork.load(Ordering::Relaxed) == self.os().mark()
+            && self.thread_in_fork.load(Ordering::Relaxed) == self.os().thread()
     }
 
     /// To be called before anything else where a request or a free found no shards: in a child whose handler has yet to run,
@@ -92,6 +126,8 @@ impl<O: Os> Cache<O> {
         self.limits.reset_in_child();
         self.keeper.reset_in_child();
         self.host.reset_in_child();
+        // Relaxed: the child has one thread.
+        self.mark_in_start.store(self.os().mark(), Ordering::Relaxed);
         self.zeroing.leave_all();
         self.untouched.reset_in_child();
         *self.untouched.lock(self.os()) = super::Untouched::new();

@@ -8,8 +8,8 @@
 //! is cached it sleeps until memory is faulted in; it keeps no lock while it sleeps. A forked child has none, and
 //! starts one as its parent did.
 
-use super::Cache;
 use super::slow::LOOK_AFTER;
+use super::{Cache, Hooks};
 use crate::os::Os;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
@@ -35,8 +35,6 @@ const SILENT: u64 = 10_000_000_000;
 pub(super) struct Keeper {
     state: AtomicU32,
     word: AtomicU32,
-    /// Starts the thread; says whether that worked.
-    start: Option<fn() -> bool>,
 }
 
 /// What the thread remembers from one look to the next.
@@ -61,8 +59,8 @@ pub(crate) enum Rest {
 
 impl Keeper {
     crate::sync::constant! {
-        pub(super) const fn new(start: Option<fn() -> bool>) -> Self {
-            Self { state: AtomicU32::new(OFF), word: AtomicU32::new(AWAKE), start }
+        pub(super) const fn new() -> Self {
+            Self { state: AtomicU32::new(OFF), word: AtomicU32::new(AWAKE) }
         }
     }
 
@@ -73,12 +71,12 @@ impl Keeper {
     }
 
     /// Starts the thread if it is wanted and does not run. Called without any lock: `pthread_create` allocates.
-    pub(super) fn see_to(&self) {
+    pub(super) fn see_to(&self, hooks: Option<&Hooks>) {
         // Relaxed: as in `ask_for`.
         if self.state.load(Ordering::Relaxed) == WANTED
-            && let Some(start) = self.start
+            && let Some(hooks) = hooks
             && self.state.compare_exchange(WANTED, RUNS, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-            && !start()
+            && !(hooks.start_keeper)()
         {
             // Whoever comes by next tries again.
             self.state.store(WANTED, Ordering::Relaxed);

@@ -29,6 +29,7 @@ mod untouched;
 pub(crate) mod tests;
 
 pub(crate) use count::Snapshot;
+pub(crate) use fork::Hooks;
 pub(crate) use grow::Grown;
 pub(crate) use peaks::PLACES;
 pub(crate) use shard::{SIZES, size_line};
@@ -49,6 +50,7 @@ use crate::trace::Trace;
 use crate::zeroing::Zeroing;
 use beside::Beside;
 use count::Tally;
+use fork::Host;
 use keeper::Keeper;
 use peaks::Peaks;
 use shard::Shard;
@@ -107,12 +109,6 @@ pub(crate) struct Started {
     pub(crate) traced: bool,
 }
 
-/// Guards the start.
-#[derive(Clone, Copy, Debug)]
-struct Host {
-    started: bool,
-}
-
 pub(crate) struct Cache<O: Os> {
     heap: PageHeap<O>,
     /// Memory in small pages, for zeroed blocks that are barely touched.
@@ -160,6 +156,7 @@ pub(crate) struct Cache<O: Os> {
     tally: Tally,
     beside: Beside,
     peaks: Peaks,
+    hooks: Option<Hooks>,
     keeper: Keeper,
     trace: Trace,
     /// Address space to set aside at first, at least, in bytes.
@@ -168,19 +165,19 @@ pub(crate) struct Cache<O: Os> {
 
 impl<O: Os> Cache<O> {
     crate::sync::constant! {
-        /// A cache whose thread, if one is asked for, `start_keeper` starts; it is to call [`Cache::keep`].
-        pub(crate) const fn new(os: O, start_keeper: fn() -> bool) -> Self
+        /// A cache of a process.
+        pub(crate) const fn new(os: O, hooks: Hooks) -> Self
         where
             O: Copy,
         {
-            Self::with_reserve(os, os, *RESERVE.start(), Some(start_keeper))
+            Self::with_reserve(os, os, *RESERVE.start(), Some(hooks))
         }
     }
 
     crate::sync::constant! {
         /// As [`Cache::new`], with `reserve_min` bytes of address space set aside at first, at least, over a kernel that is
         /// given twice.
-        const fn with_reserve(os: O, again: O, reserve_min: usize, start_keeper: Option<fn() -> bool>) -> Self {
+        const fn with_reserve(os: O, again: O, reserve_min: usize, hooks: Option<Hooks>) -> Self {
             Self {
                 heap: PageHeap::new(os),
                 thin: PageHeap::new(again),
@@ -205,12 +202,13 @@ impl<O: Os> Cache<O> {
                 limits: Lock::new(Limits::new()),
                 untouched: Lock::new(Untouched::new()),
                 zeroing: Zeroing::new(),
-                host: Lock::new(Host { started: false }),
+                host: Lock::new(Host::new()),
                 mark_in_start: AtomicU64::new(0),
                 tally: Tally::new(),
                 beside: Beside::new(),
                 peaks: Peaks::new(),
-                keeper: Keeper::new(start_keeper),
+                hooks,
+                keeper: Keeper::new(),
                 trace: Trace::new(),
                 reserve_min,
             }
@@ -239,12 +237,22 @@ impl<O: Os> Cache<O> {
     }
 
     /// Gets ready for the first request: reads the environment, asks the host, maps the shards. `None` if the
-    /// kernel refuses the memory for them; the next request tries again.
+    /// kernel refuses the memory for them, or in a handler before a fork; the next request tries again.
     #[cold]
     pub(crate) fn start(&self, config: &Config) -> Option<Started> {
+        if self.forks_here() {
+            return None;
+        }
         let mut host = self.lock_host();
         if host.started {
             return Some(Started { first: false, tune_glibc: false, huge: Huge::Leave, traced: false });
+        }
+        // Before anybody can use what a fork would have to hold still: libc takes nobody in while it forks.
+        if !host.watches_forks
+            && let Some(hooks) = &self.hooks
+        {
+            (hooks.watch_forks)();
+            host.watches_forks = true;
         }
         let os = self.os();
         let facts = os.facts();
@@ -277,7 +285,7 @@ impl<O: Os> Cache<O> {
         let is_huge = facts.huge_mode == HugeMode::Always && facts.huge_page > 0;
         let unit = if is_huge { facts.huge_page } else { facts.page };
         self.fault_unit.store(unit, Ordering::Relaxed);
-        *host = Host { started: true };
+        host.started = true;
         self.set_ceiling(&settings, count, facts.ram);
         let traced = self.trace.start(os, &facts);
         self.set_care(&settings, traced);

@@ -310,7 +310,7 @@ impl<O: Os> Cache<O> {
         if self.peaks.is_watched() {
             self.peaks.note(self.live(), self.os().resident_in_all().unwrap_or(0) as u64);
         }
-        self.keeper.see_to();
+        self.keeper.see_to(self.hooks.as_ref());
         self.keeper.wake(self.os());
         // Relaxed, both times: whoever is a moment late looks once more.
         if now.saturating_sub(self.last_look.load(Ordering::Relaxed)) > LOOK_AFTER {

@@ -25,6 +25,8 @@ pub mod endless;
 #[cfg(all(test, not(loom)))]
 mod failures;
 #[cfg(all(test, not(loom)))]
+mod forks;
+#[cfg(all(test, not(loom)))]
 mod keeper;
 #[cfg(all(test, not(loom)))]
 mod looks;

@@ -32,13 +32,13 @@ impl<O: Os> Cache<O> {
         config: &Config,
         on_start: fn(Started),
     ) -> Option<Handed> {
+        self.see_child();
         if !self.has_started() {
             let started = self.start(config)?;
             if started.first {
                 on_start(started);
             }
         }
-        self.see_child();
         if self.is_careful() {
             return self.allocate_carefully(block, layout, zeroed);
         }

@@ -257,71 +257,6 @@ fn a_little_too_much_took_a_whole_huge_page_which_the_next_round_faulted_in_agai
     finish(&model, Vec::new(), true);
 }
 
-#[test]
-fn a_handler_that_ran_in_a_child_before_ours_found_the_locks_of_threads_that_were_gone() {
-    let model = model(fake(2 << 30));
-    let resident = untouched(&model, 16 * MIB, false);
-    let mut kept = untouched(&model, 8 * MIB, false);
-    model.os().touch(resident.p, 16 * MIB);
-    model.free(resident);
-    model.cache.before_fork();
-    // In a handler before the fork.
-    let first = untouched(&model, MIB, false);
-    assert!(!model.cache.is_ready());
-    // Another thread is about to ask the limits, and has their lock.
-    core::mem::forget(model.cache.limits.lock(model.os()));
-    model.os().become_child();
-    // In one after it.
-    let second = untouched(&model, MIB, false);
-    assert!(model.cache.is_ready());
-    let fresh = untouched(&model, 64 * MIB, true);
-    assert!(model.resize(&mut kept, 12 * MIB, 0));
-    // It forks, before our handler has run: in that child both kinds run again.
-    model.cache.before_fork();
-    model.os().become_child();
-    model.free(first);
-    assert!(model.cache.is_ready());
-    model.cache.after_fork_in_child();
-    model.audit(true);
-    // A child of that, whose handlers allocate nothing.
-    model.cache.before_fork();
-    model.os().become_child();
-    model.cache.after_fork_in_child();
-    assert!(model.cache.is_ready());
-    finish(&model, vec![kept, second, fresh], true);
-}
-
-#[test]
-fn the_handler_of_a_child_of_a_child_took_it_for_seen_to() {
-    let model = model(fake(2 << 30));
-    model.free(untouched(&model, MIB, false));
-    model.cache.before_fork();
-    model.os().become_child();
-    model.free(untouched(&model, MIB, false));
-    // A handler forks, and none allocates in the child of the child.
-    model.cache.before_fork();
-    model.os().become_child();
-    model.cache.after_fork_in_child();
-    assert!(model.cache.is_ready());
-    finish(&model, Vec::new(), true);
-}
-
-#[test]
-fn a_thread_that_a_handler_started_did_the_work_of_the_one_that_forked() {
-    let model = model(fake(2 << 30));
-    model.free(untouched(&model, MIB, false));
-    model.cache.before_fork();
-    model.os().become_child();
-    std::thread::scope(|scope| {
-        let block = scope.spawn(|| untouched(&model, MIB, false));
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        assert!(!model.cache.is_ready(), "it waits");
-        model.cache.after_fork_in_child();
-        model.free(block.join().unwrap());
-    });
-    finish(&model, Vec::new(), true);
-}
-
 /// A vector grew in a hot run and shrank; of its end somebody made a zeroed block, which came back as what it had been
 /// cut from.
 #[test]
@@ -341,22 +276,4 @@ fn a_block_that_was_put_back_left_its_note_to_the_next_one() {
     model.free(zeroed);
     assert_eq!(model.cache.take_note(start), None);
     finish(&model, vec![vector], true);
-}
-
-#[test]
-fn a_child_waited_for_a_thread_that_had_been_starting_the_cache() {
-    // For ever, if they wait for ever.
-    let model: &'static Model<Fake> = Box::leak(Box::new(model(fake(2 << 30))));
-    core::mem::forget(model.cache.lock_host());
-    model.os().become_child();
-    let (sender, receiver) = std::sync::mpsc::channel();
-    // Two at once: one of them sees to it.
-    for _ in 0..2 {
-        let sender = sender.clone();
-        std::thread::spawn(move || sender.send(model.cache.start(&Config::new()).is_some()));
-    }
-    for _ in 0..2 {
-        assert_eq!(receiver.recv_timeout(std::time::Duration::from_secs(60)), Ok(true));
-    }
-    finish(model, vec![untouched(model, MIB, false)], true);
 }
