@@ -44,7 +44,7 @@ use crate::limits::Limits;
 use crate::os::{self, GRANULE, Huge, HugeMode, Os};
 use crate::sync::{
     Lock,
-    atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 use crate::trace::Trace;
 use crate::zeroing::Zeroing;
@@ -140,6 +140,8 @@ pub(crate) struct Cache<O: Os> {
     last_look: AtomicU64,
     /// When the limits were told last, by the same clock.
     last_tick: AtomicU64,
+    /// How many long blocks in a row have found nothing in use.
+    alone: AtomicU32,
     /// The next thread's shard.
     next: AtomicUsize,
     /// The most that one shard holds now, in bytes, and its stacks of that: `Bounds`.
@@ -195,6 +197,7 @@ impl<O: Os> Cache<O> {
                 since_look: AtomicUsize::new(0),
                 last_look: AtomicU64::new(0),
                 last_tick: AtomicU64::new(0),
+                alone: AtomicU32::new(0),
                 next: AtomicUsize::new(0),
                 shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
                 shard_stacked_max: AtomicUsize::new(SHARD_BYTES_MAX),

@@ -26,6 +26,10 @@ const SLICE: usize = 64 << 20;
 /// for each shard.
 const NOTED_MIN: usize = 1 << 20;
 
+/// So many long blocks in a row that found nothing in use make the next one begin at the low end. Less, and the first of many
+/// that are going to be live together does, now and then: columns that are pushed to in turn are copied then.
+const ALONE_AFTER: u32 = 8;
+
 /// How often a request that the kernel refuses gives up what is cached and tries again.
 const RETRIES: usize = 2;
 
@@ -138,7 +142,7 @@ impl<O: Os> Cache<O> {
         let class = block.class.filter(|_| block.align <= GRANULE);
         // A run that is resident to its end is wasted on a block whose end is not touched.
         let whole = wish == Wish::Any && reach >= fit.len / 8 * 7;
-        let from = if is_long(len) { End::High } else { End::Low };
+        let from = if is_long(len) { self.end_for_long() } else { End::Low };
         let spares = class.is_some() && self.is_little_free();
         let keeps = |shard: &shard::Shard| spares && self.is_used_by_others(shard);
         if whole
@@ -195,6 +199,19 @@ impl<O: Os> Cache<O> {
         }
         add(&self.tally.refused, 1);
         None
+    }
+
+    /// From which end of resident memory a long block, or room for a vector, is taken: the high one, so that blocks that come
+    /// and go meanwhile lie before it; but the low one where [`ALONE_AFTER`] in a row have been alone, which then all begin where
+    /// the last one did.
+    pub(super) fn end_for_long(&self) -> End {
+        // Relaxed, both: a hint.
+        let alone = self.alone.load(Ordering::Relaxed);
+        // Its own first, which is at hand.
+        let is_alone = self.shard_slow().is_none_or(|mine| mine.counts.in_use() == 0) && self.live() == 0;
+        let alone = if is_alone { (alone + 1).min(ALONE_AFTER) } else { 0 };
+        self.alone.store(alone, Ordering::Relaxed);
+        if alone == ALONE_AFTER { End::Low } else { End::High }
     }
 
     fn find_resident(&self, fit: Fit, from: End) -> Option<Run> {

@@ -92,16 +92,21 @@ impl<O: Os> PageHeap<O> {
         Some(span)
     }
 
-    /// Takes `long` bytes, or at least `len`, off the end of the shortest piece of resident memory that has so many, for blocks
-    /// that get `len` bytes long; a whole number of these, with a node for one and one for what is left meanwhile.
-    pub(crate) fn take_room(&self, len: usize, long: usize) -> Option<Span> {
+    /// Takes `long` bytes, or at least `len`, off one of the ends of the shortest piece of resident memory that has so many, for
+    /// blocks that get `len` bytes long; a whole number of these, with a node for one and one for what is left meanwhile.
+    pub(crate) fn take_room(&self, len: usize, long: usize, from: End) -> Option<Span> {
         let mut inner = self.enter();
         if !inner.ensure_spare_for(1, &self.os) {
             return None;
         }
         let pieces = &inner.pieces;
         let index = [long, len].into_iter().find_map(|least| pieces.shortest_from(State::Dirty, least))?;
-        let span = inner.pieces.span(index).last_of(len, long);
+        let piece = inner.pieces.span(index);
+        let at_end = piece.last_of(len, long);
+        let span = match from {
+            End::High => at_end,
+            End::Low | End::From(_) => Span::new(piece.start, at_end.len),
+        };
         inner.pieces.carve(index, span);
         inner.out += span.len;
         inner.loose += 2;

@@ -100,6 +100,34 @@ fn columns_that_are_pushed_to_in_turn_are_copied_no_more_either() {
     }
 }
 
+/// Vectors began at the end of resident memory and went on where there was none. So pages were moved there, in each round
+/// further on, and long blocks lay elsewhere than short ones.
+#[test]
+fn vectors_and_long_blocks_that_are_alone_all_begin_where_the_last_one_did() {
+    let model = model();
+    let round = || {
+        // One of five gets longer than the room that is made.
+        for bytes in [8 * MIB, 8 * MIB, 64 * MIB, 8 * MIB, 8 * MIB] {
+            one_after_the_other(&model, 1, 1, bytes);
+        }
+        [24 * MIB, 5 * MIB, 40 * MIB].map(|bytes| {
+            let block = take(&model, bytes);
+            let start = block.block().start;
+            model.free(block);
+            start
+        })
+    };
+    (0..8).for_each(|_| _ = round());
+    let gathered = || model.cache.snapshot().books.gathered;
+    let before = gathered();
+    for _ in 0..8 {
+        let [first, second, third] = round();
+        assert_eq!((second, third), (first, first));
+    }
+    assert_eq!(gathered() - before, 0);
+    finish(&model, Vec::new(), true);
+}
+
 /// Room is made of what is free and resident, and nobody is asked for what he has at hand.
 #[test]
 fn no_room_is_made_of_fresh_memory_or_of_what_others_have() {
