@@ -60,8 +60,12 @@ impl<O: Os> Cache<O> {
         self.shards_in_fork.store(shards, Ordering::Release);
     }
 
-    /// After a fork, in the parent.
+    /// After a fork, in the parent. Does nothing if [`Cache::before_fork`] was not called, as when the handlers were registered
+    /// while it forked: a C library that has none to call may let that happen (musl).
     pub(crate) fn after_fork(&self) {
+        if !self.forks_here() {
+            return;
+        }
         self.restore_shards();
         for shard in self.shards() {
             // SAFETY: `before_fork` locked it in this thread and forgot the guard.
@@ -142,7 +146,11 @@ impl<O: Os> Cache<O> {
         self.mark_in_fork.store(0, Ordering::Relaxed);
     }
 
+    /// Puts the shards back, if they were taken away.
     fn restore_shards(&self) {
+        if self.mark_in_fork.load(Ordering::Relaxed) == 0 {
+            return;
+        }
         // Acquire and release: as in `before_fork`.
         self.home_of_shards().store(self.shards_in_fork.load(Ordering::Acquire), Ordering::Release);
     }
@@ -190,9 +198,12 @@ impl<O: Os> Cache<O> {
                         self.mark_in_start.compare_exchange(gone, BUSY, Ordering::Acquire, Ordering::Relaxed);
                     if mine.is_ok() {
                         self.host.reset_in_child();
-                        self.heap.reset_in_child();
-                        self.thin.reset_in_child();
-                        self.limits.reset_in_child();
+                        // Once all has begun these are threads' of this process, whatever its fork left of them.
+                        if !self.has_started() {
+                            self.heap.reset_in_child();
+                            self.thin.reset_in_child();
+                            self.limits.reset_in_child();
+                        }
                         self.mark_in_start.store(here, Ordering::Release);
                     }
                 }

@@ -140,7 +140,7 @@ pub(crate) struct Cache<O: Os> {
     last_look: AtomicU64,
     /// When the limits were told last, by the same clock.
     last_tick: AtomicU64,
-    /// How many long blocks in a row have found nothing in use.
+    /// How many long blocks and vectors with room in a row have found nothing in use, up to `ALONE_AFTER`.
     alone: AtomicU32,
     /// The next thread's shard.
     next: AtomicUsize,

@@ -26,7 +26,7 @@ const SLICE: usize = 64 << 20;
 /// for each shard.
 const NOTED_MIN: usize = 1 << 20;
 
-/// So many long blocks in a row that found nothing in use make the next one begin at the low end. Less, and the first of many
+/// The so-manieth long block in a row that found nothing in use begins at the low end. Sooner, and the first of many
 /// that are going to be live together does, now and then: columns that are pushed to in turn are copied then.
 const ALONE_AFTER: u32 = 8;
 

@@ -169,6 +169,40 @@ fn a_fork_in_a_child_opened_locks_that_threads_of_the_child_held() {
     finish(&model, Vec::new(), true);
 }
 
+/// A child whose handler never ran, as of `_Fork`, forks while a thread of its own has a lock.
+#[test]
+fn a_fork_in_a_child_that_was_not_seen_to_opened_locks_too() {
+    let model = model(fake(2 << 30));
+    model.free(untouched(&model, MIB, false));
+    model.os().become_child();
+    let held = model.cache.limits.lock(model.os());
+    model.cache.before_fork();
+    assert!(model.cache.limits.try_lock(model.os()).is_none());
+    model.cache.after_fork();
+    drop(held);
+    finish(&model, Vec::new(), true);
+}
+
+/// The handlers were registered while it forked; all shards were gone after it.
+#[test]
+fn the_end_of_a_fork_that_nobody_had_seen_begin_lost_the_shards() {
+    for in_child in [false, true] {
+        let model = model(fake(2 << 30));
+        model.free(untouched(&model, MIB, false));
+        if in_child {
+            model.os().become_child();
+            model.cache.after_fork_in_child();
+        } else {
+            let starting = model.cache.lock_host();
+            model.cache.after_fork();
+            assert!(model.cache.host.try_lock(model.os()).is_none());
+            drop(starting);
+        }
+        assert!(model.cache.is_ready());
+        finish(&model, vec![untouched(&model, MIB, false)], true);
+    }
+}
+
 #[test]
 fn forks_are_watched_from_before_the_start_and_once() {
     static ASKED: AtomicU32 = AtomicU32::new(0);
