@@ -11,6 +11,7 @@ mod small;
 use core::alloc::{GlobalAlloc, Layout};
 use core::ffi::c_void;
 use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::alloc::System;
 
 use crate::cache::{Cache, Hooks, Started};
@@ -21,8 +22,11 @@ use crate::os::{self, Linux};
 /// The engine of this process.
 pub(crate) static ENGINE: Cache<Linux> = Cache::new(Linux, Hooks { watch_forks, start_keeper });
 
-/// Has the engine hold still around every fork.
+/// Has the engine hold still around every fork. To be called once; twice, where a thread of another constructor starts the
+/// engine meanwhile, does no harm.
 fn watch_forks() {
+    /// Whether that was done.
+    static WATCHED: AtomicBool = AtomicBool::new(false);
     extern "C" fn prepare() {
         ENGINE.before_fork();
     }
@@ -32,9 +36,26 @@ fn watch_forks() {
     extern "C" fn child() {
         ENGINE.after_fork_in_child();
     }
+    // Acquire: pairs with the release below, so that whoever finds it done starts after it.
+    if WATCHED.load(Ordering::Acquire) {
+        return;
+    }
     // Without them (no memory for libc's list) a fork while another thread allocates may hang the child.
     let _ = os::at_fork(prepare, parent, child);
+    WATCHED.store(true, Ordering::Release);
 }
+
+/// Has that done when the program is loaded, before `main` and before there are other threads: so no fork is under way, and
+/// handlers that others register later run before ours before a fork and after ours after it, when the engine serves
+/// everybody (POSIX, `pthread_atfork`: before in the opposite order, after in the order of registration).
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = {
+    extern "C" fn at_load() {
+        watch_forks();
+    }
+    at_load
+};
 
 /// Starts the thread that sees to the engine while nobody allocates.
 fn start_keeper() -> bool {

@@ -14,10 +14,10 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fork::forked;
 use support::load::{Load, load};
@@ -144,40 +144,49 @@ fn commands_run_under_churn() {
     });
 }
 
-/// What a pipe is made to hold here, and what is written to it, in bytes.
-const PIPE: c_int = 4 << 10;
-const WRITTEN: usize = 8 << 10;
+/// The reading end of a pipe that holds up whoever writes to it.
+struct Held(c_int);
 
-/// Calls `body` with the reading end of a pipe. Until somebody reads [`WRITTEN`] bytes from it another thread has the lock
-/// of libc's list of open files, for which a fork waits after it has called what was registered for before it.
-fn while_forks_wait(body: impl FnOnce(c_int)) {
+impl Drop for Held {
+    /// Lets the writer go on, if what holds him up has failed too: without a reader he is told so.
+    fn drop(&mut self) {
+        // SAFETY: the end is ours.
+        assert_eq!(unsafe { libc::close(self.0) }, 0);
+    }
+}
+
+/// Calls `body`. Until that drops what it is given another thread has the lock of libc's list of open files, for which a fork
+/// waits after it has called what was registered for before it.
+fn while_forks_wait(body: impl FnOnce(Held)) {
     let mut ends = [0; 2];
     // SAFETY: there is room for the two numbers; the end is ours, and the file keeps it; the mode is a C string.
-    let file = unsafe {
+    let (file, holds) = unsafe {
         assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
-        assert_eq!(libc::fcntl(ends[1], libc::F_SETPIPE_SZ, PIPE), PIPE);
-        libc::fdopen(ends[1], c"w".as_ptr())
+        // As little as there can be: a page.
+        let holds = libc::fcntl(ends[1], libc::F_SETPIPE_SZ, 1);
+        (libc::fdopen(ends[1], c"w".as_ptr()), usize::try_from(holds).unwrap())
     };
-    let mut buffer = [0; 2 * WRITTEN];
-    let bytes = [7_u8; WRITTEN];
+    let mut buffer = vec![0; 4 * holds];
+    let bytes = vec![7_u8; 2 * holds];
     // SAFETY: the file is open, and its buffer, which has room for all that is written, is not used after it is closed.
     unsafe {
         assert_eq!(libc::setvbuf(file, buffer.as_mut_ptr(), libc::_IOFBF, buffer.len()), 0);
-        assert_eq!(libc::fwrite(bytes.as_ptr().cast(), 1, WRITTEN, file), WRITTEN);
+        assert_eq!(libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), file), bytes.len());
     }
     thread::scope(|scope| {
+        let reader = Held(ends[0]);
         // SAFETY: asks for all files to be flushed; nobody else uses them here.
         let flusher = scope.spawn(|| unsafe { libc::fflush(null_mut()) });
         let mut held: c_int = 0;
-        while held < PIPE {
+        while usize::try_from(held).unwrap() < holds {
             // SAFETY: there is room for the number.
             assert_eq!(unsafe { libc::ioctl(ends[0], libc::FIONREAD, &raw mut held) }, 0);
         }
-        body(ends[0]);
-        assert_eq!(flusher.join().unwrap(), 0);
+        body(reader);
+        assert_ne!(flusher.join().unwrap(), 0, "nobody has read what it wrote");
     });
-    // SAFETY: the file is open.
-    assert_eq!(unsafe { libc::fclose(file) }, 0);
+    // SAFETY: the file is open. What it could not write is lost, of which this tells.
+    unsafe { libc::fclose(file) };
 }
 
 /// Waits until a thread of this process sleeps on a futex.
@@ -192,9 +201,11 @@ fn wait_until_it_sleeps(thread: i64) {
 #[test]
 fn a_fork_that_began_before_the_engine_did() {
     in_both_modes("a_fork_that_began_before_the_engine_did", || {
-        while_forks_wait(|pipe| {
+        while_forks_wait(|reader| {
             let stop = AtomicBool::new(false);
             thread::scope(|scope| {
+                // In here, or whoever fails waits for those who wait for it.
+                let reader = reader;
                 let _stopper = Stop(&stop);
                 let (sender, receiver) = mpsc::channel();
                 let forking = scope.spawn(move || {
@@ -213,15 +224,45 @@ fn a_fork_that_began_before_the_engine_did() {
                 }
                 // Whether they get far by then or not, the child has to go on.
                 thread::sleep(Duration::from_millis(100));
-                let mut bytes = [0_u8; WRITTEN];
-                let mut read = 0;
-                while read < WRITTEN {
-                    // SAFETY: what is left of `bytes` is ours to be written to.
-                    let some = unsafe { libc::read(pipe, bytes[read..].as_mut_ptr().cast(), WRITTEN - read) };
-                    read += usize::try_from(some).unwrap();
-                }
+                drop(reader);
                 assert_eq!(forking.join().unwrap(), 0);
             });
         });
+    });
+}
+
+/// How often the thread below was served, and whether the handler has waited for it.
+static SERVED: AtomicU32 = AtomicU32::new(0);
+static ENDED: AtomicBool = AtomicBool::new(false);
+static WAITED_FOR_NOTHING: AtomicBool = AtomicBool::new(false);
+
+/// Ours ran after those that had been registered before the first large request, and until then nobody was served.
+#[test]
+fn a_handler_after_a_fork_may_wait_for_a_thread_that_allocates() {
+    extern "C" fn after() {
+        let (since, served) = (Instant::now(), SERVED.load(Ordering::Relaxed));
+        // The first time it may have been before the fork.
+        while SERVED.load(Ordering::Relaxed) < served + 2 && since.elapsed() < Duration::from_secs(60) {
+            thread::yield_now();
+        }
+        WAITED_FOR_NOTHING.store(SERVED.load(Ordering::Relaxed) < served + 2, Ordering::Relaxed);
+        ENDED.store(true, Ordering::Relaxed);
+    }
+    in_both_modes("a_handler_after_a_fork_may_wait_for_a_thread_that_allocates", || {
+        assert_eq!(zk_nalloc::stats().misses(), 0, "the engine has started before");
+        // SAFETY: the functions are there as long as the process.
+        assert_eq!(unsafe { libc::pthread_atfork(None, Some(after), None) }, 0);
+        // The engine starts.
+        drop(Patterned::new(1, 2 << 20));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ENDED.load(Ordering::Relaxed) {
+                    drop(Patterned::new(2, 3 << 20));
+                    SERVED.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            assert_eq!(forked(|| go_on(&mut Vec::new())), 0);
+        });
+        assert!(!WAITED_FOR_NOTHING.load(Ordering::Relaxed), "nobody was served while a handler ran");
     });
 }

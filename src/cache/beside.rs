@@ -97,7 +97,8 @@ impl<O: Os> Cache<O> {
     /// Asks the C library for what it keeps free, if we have told it to keep any. To be called without any lock; in a handler
     /// before a fork, when this thread has them all, it does nothing.
     pub(super) fn ask_library(&self) {
-        // Relaxed: as above. Before the start no handler sees to the heap's lock around a fork: it is not to be taken.
+        // Relaxed: as above. Before the start forks may not be watched yet, and in a child the heap's lock be that of a thread
+        // which is not there.
         if self.beside.keeps.load(Ordering::Relaxed) && !(self.has_started() && self.heap.is_forking_here()) {
             self.os().trim_library();
         }

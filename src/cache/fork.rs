@@ -38,8 +38,13 @@ pub(crate) struct Hooks {
 impl<O: Os> Cache<O> {
     /// Before a fork: waits until nothing is in transit, and holds all shards.
     pub(crate) fn before_fork(&self) {
-        // In a handler that forks.
+        // In a handler that forks, of a child that this one has yet to see to.
         self.see_child();
+        // In one of a fork of this thread: all is held already. Or we are registered twice.
+        if self.forks_here() {
+            self.forks_within.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         // Nobody starts meanwhile, or shards that are new would be lost.
         core::mem::forget(self.lock_host());
         self.heap.before_fork();
@@ -64,6 +69,11 @@ impl<O: Os> Cache<O> {
     /// while it forked: a C library that has none to call may let that happen (musl).
     pub(crate) fn after_fork(&self) {
         if !self.forks_here() {
+            return;
+        }
+        let within = self.forks_within.load(Ordering::Relaxed);
+        if within > 0 {
+            self.forks_within.store(within - 1, Ordering::Relaxed);
             return;
         }
         self.restore_shards();
@@ -112,10 +122,13 @@ impl<O: Os> Cache<O> {
         }
     }
 
-    /// After a fork, in the child, on the thread that forked. Does nothing where [`Cache::see_child`] has done it.
+    /// After a fork, in the child, on the thread that forked. Does nothing where [`Cache::see_child`] has done it, or this
+    /// itself: a process is a child once.
     pub(crate) fn after_fork_in_child(&self) {
-        if self.seen.swap(0, Ordering::Relaxed) != self.os().mark() {
+        let here = self.os().mark();
+        if self.seen.load(Ordering::Relaxed) != here || self.mark_in_fork.load(Ordering::Relaxed) != 0 {
             self.see_to_child();
+            self.seen.store(here, Ordering::Relaxed);
         }
     }
 
@@ -143,7 +156,18 @@ impl<O: Os> Cache<O> {
         // What lies in stacks is shared with the parent too.
         self.drain();
         self.heap.after_fork_in_child();
+        self.forks_within.store(0, Ordering::Relaxed);
         self.mark_in_fork.store(0, Ordering::Relaxed);
+    }
+
+    /// Waits, in a child, until the thread that forked has seen to it: for a thread that a handler of others started there.
+    pub(super) fn wait_for_child(&self) {
+        // Relaxed, both: as above. In the parent the lock of the start does it.
+        while self.mark_in_fork.load(Ordering::Relaxed) != 0
+            && self.thread_in_fork.load(Ordering::Relaxed) != self.os().thread()
+        {
+            self.os().nap();
+        }
     }
 
     /// Puts the shards back, if they were taken away.

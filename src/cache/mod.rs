@@ -128,7 +128,9 @@ pub(crate) struct Cache<O: Os> {
     mark_in_fork: AtomicU64,
     /// Which thread that is.
     thread_in_fork: AtomicU64,
-    /// The mark of a child that was seen to before its handler ran. No other process has it.
+    /// Forks of that thread within its fork: handlers that fork.
+    forks_within: AtomicU32,
+    /// The mark of the last child that was seen to, this process or one that it comes of. No other process has it.
     seen: AtomicU64,
     /// The shards, in their place, where every request and every free takes the slow path (see `careful`).
     shards_careful: AtomicPtr<Shard>,
@@ -191,6 +193,7 @@ impl<O: Os> Cache<O> {
                 shards_in_fork: AtomicPtr::new(core::ptr::null_mut()),
                 mark_in_fork: AtomicU64::new(0),
                 thread_in_fork: AtomicU64::new(0),
+                forks_within: AtomicU32::new(0),
                 seen: AtomicU64::new(0),
                 shards_careful: AtomicPtr::new(core::ptr::null_mut()),
                 care: AtomicU8::new(0),
@@ -246,6 +249,7 @@ impl<O: Os> Cache<O> {
         if self.forks_here() {
             return None;
         }
+        self.wait_for_child();
         let mut host = self.lock_host();
         if host.started {
             return Some(Started { first: false, tune_glibc: false, huge: Huge::Leave, traced: false });

@@ -176,7 +176,7 @@ impl<O: Os> Cache<O> {
         }
         self.keep_to_limit(&mut stacks, &mut out, &shard.counts);
         drop(stacks);
-        if !found && let Some(run) = self.heap.take_room(room, several(room), self.end_for_long()) {
+        if !found && let Some(run) = self.heap.take_room(room, several(room), self.end_for_long(0)) {
             let mut stacks = shard.lock(self.os());
             self.see_regions(&mut stacks);
             stacks.begin_hot(run, &mut out, &shard.counts);

@@ -26,9 +26,12 @@ const SLICE: usize = 64 << 20;
 /// for each shard.
 const NOTED_MIN: usize = 1 << 20;
 
-/// The so-manieth long block in a row that found nothing in use begins at the low end. Sooner, and the first of many
+/// The so-manieth long block or room in a row that found next to nothing in use begins at the low end. Sooner, and the first of many
 /// that are going to be live together does, now and then: columns that are pushed to in turn are copied then.
 const ALONE_AFTER: u32 = 8;
+
+/// Beside a long block so much may be in use that it counts as alone, as a divisor of its length: tables that a program keeps.
+const ALONE_SHARE: usize = 16;
 
 /// How often a request that the kernel refuses gives up what is cached and tries again.
 const RETRIES: usize = 2;
@@ -142,7 +145,7 @@ impl<O: Os> Cache<O> {
         let class = block.class.filter(|_| block.align <= GRANULE);
         // A run that is resident to its end is wasted on a block whose end is not touched.
         let whole = wish == Wish::Any && reach >= fit.len / 8 * 7;
-        let from = if is_long(len) { self.end_for_long() } else { End::Low };
+        let from = if is_long(len) { self.end_for_long(len / ALONE_SHARE) } else { End::Low };
         let spares = class.is_some() && self.is_little_free();
         let keeps = |shard: &shard::Shard| spares && self.is_used_by_others(shard);
         if whole
@@ -202,15 +205,18 @@ impl<O: Os> Cache<O> {
     }
 
     /// From which end of resident memory a long block, or room for a vector, is taken: the high one, so that blocks that come
-    /// and go meanwhile lie before it; but the low one where [`ALONE_AFTER`] in a row have been alone, which then all begin where
-    /// the last one did.
-    pub(super) fn end_for_long(&self) -> End {
-        // Relaxed, both: a hint.
-        let alone = self.alone.load(Ordering::Relaxed);
+    /// and go meanwhile lie before it; but the low one where [`ALONE_AFTER`] in a row have been alone but for `beside` bytes, which
+    /// then all begin where the last one did.
+    pub(super) fn end_for_long(&self, beside: usize) -> End {
         // Its own first, which is at hand.
-        let is_alone = self.shard_slow().is_none_or(|mine| mine.counts.in_use() == 0) && self.live() == 0;
-        let alone = if is_alone { (alone + 1).min(ALONE_AFTER) } else { 0 };
-        self.alone.store(alone, Ordering::Relaxed);
+        let is_alone = self.shard_slow().is_none_or(|mine| mine.counts.in_use() <= beside)
+            && self.live() <= beside as u64;
+        // Relaxed, both: a hint. The line is all threads', and mostly says so already.
+        let before = self.alone.load(Ordering::Relaxed);
+        let alone = if is_alone { (before + 1).min(ALONE_AFTER) } else { 0 };
+        if alone != before {
+            self.alone.store(alone, Ordering::Relaxed);
+        }
         if alone == ALONE_AFTER { End::Low } else { End::High }
     }
 

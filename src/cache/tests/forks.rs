@@ -133,6 +133,95 @@ fn what_started_while_another_thread_forked_was_lost() {
     finish(&model, vec![untouched(&model, MIB, false)], true);
 }
 
+/// It took the lock of the start for one that is free, and went on while the shards were being mapped.
+#[test]
+fn a_fork_waits_for_a_start_that_is_under_way() {
+    let model = model(fake(2 << 30));
+    let starting = model.cache.lock_host();
+    thread::scope(|scope| {
+        let forking = scope.spawn(|| {
+            model.cache.before_fork();
+            model.cache.after_fork();
+        });
+        thread::sleep(Duration::from_millis(20));
+        assert!(!forking.is_finished(), "it waits");
+        drop(starting);
+        forking.join().unwrap();
+    });
+    finish(&model, vec![untouched(&model, MIB, false)], true);
+}
+
+#[test]
+fn a_handler_that_forks_itself_waited_for_its_own_thread() {
+    for in_child in [false, true] {
+        ends(move || {
+            let model = model(fake(2 << 30));
+            model.free(untouched(&model, MIB, false));
+            model.cache.before_fork();
+            model.cache.before_fork();
+            if in_child {
+                model.os().become_child();
+                model.cache.after_fork_in_child();
+            } else {
+                model.cache.after_fork();
+                assert!(!model.cache.is_ready(), "the fork within is over, not the other");
+            }
+            model.free(untouched(&model, MIB, false));
+            // The other one's; in the child it goes on as a fork of that.
+            model.cache.after_fork();
+            assert!(model.cache.is_ready());
+            // The next one.
+            model.cache.before_fork();
+            model.cache.after_fork();
+            assert!(model.cache.is_ready());
+            finish(&model, vec![untouched(&model, MIB, false)], true);
+        });
+    }
+}
+
+/// By the loader, and by a thread that starts the cache meanwhile.
+#[test]
+fn handlers_that_were_registered_twice_opened_locks_that_a_thread_of_the_child_held() {
+    ends(|| {
+        let model = model(fake(2 << 30));
+        model.free(untouched(&model, MIB, false));
+        for in_child in [false, true] {
+            model.cache.before_fork();
+            model.cache.before_fork();
+            if in_child {
+                model.os().become_child();
+                model.cache.after_fork_in_child();
+                let held = model.cache.limits.lock(model.os());
+                model.cache.after_fork_in_child();
+                assert!(model.cache.limits.try_lock(model.os()).is_none());
+                drop(held);
+            } else {
+                model.cache.after_fork();
+                model.cache.after_fork();
+            }
+            assert!(model.cache.is_ready());
+            model.free(untouched(&model, MIB, false));
+        }
+        finish(&model, Vec::new(), true);
+    });
+}
+
+#[test]
+fn a_thread_that_a_handler_started_started_the_cache_and_lost_it() {
+    let model = model(fake(2 << 30));
+    model.cache.before_fork();
+    model.os().become_child();
+    thread::scope(|scope| {
+        let block = scope.spawn(|| untouched(&model, MIB, false));
+        thread::sleep(Duration::from_millis(20));
+        let has_waited = !model.cache.has_started();
+        model.cache.after_fork_in_child();
+        model.free(block.join().unwrap());
+        assert!(has_waited);
+    });
+    finish(&model, Vec::new(), true);
+}
+
 /// A start was refused, which has asked for the handlers by then; another handler's is the next request.
 #[test]
 fn a_handler_that_would_start_the_cache_waited_for_its_own_thread() {
@@ -142,8 +231,8 @@ fn a_handler_that_would_start_the_cache_waited_for_its_own_thread() {
         assert!(model.cache.start(&Config::new()).is_none());
         model.cache.after_fork();
         let block = untouched(&model, MIB, false);
-        // The same in a child, before our handler has run there.
         finish(&model, vec![block], true);
+        // The same in a child, before our handler has run there.
         let model = self::model(fake(2 << 30));
         model.cache.before_fork();
         model.os().become_child();

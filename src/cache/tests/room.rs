@@ -94,7 +94,8 @@ fn columns_that_are_pushed_to_in_turn_are_copied_no_more_either() {
         for _ in 0..3 {
             in_step(&model, count, bytes);
         }
-        let copies: u64 = (0..3).map(|_| in_step(&model, count, bytes)).sum();
+        // More rounds than it takes to count as alone.
+        let copies: u64 = (0..20).map(|_| in_step(&model, count, bytes)).sum();
         assert_eq!(copies, 0, "{count} columns of {bytes} bytes");
         finish(&model, Vec::new(), true);
     }
@@ -105,27 +106,39 @@ fn columns_that_are_pushed_to_in_turn_are_copied_no_more_either() {
 #[test]
 fn vectors_and_long_blocks_that_are_alone_all_begin_where_the_last_one_did() {
     let model = model();
+    let begin_at = |sizes: &[usize]| -> Vec<usize> {
+        let one = |&bytes: &usize| {
+            let block = take(&model, bytes);
+            let start = block.block().start;
+            model.free(block);
+            start
+        };
+        sizes.iter().map(one).collect()
+    };
     let round = || {
         // One of five gets longer than the room that is made.
         for bytes in [8 * MIB, 8 * MIB, 64 * MIB, 8 * MIB, 8 * MIB] {
             one_after_the_other(&model, 1, 1, bytes);
         }
-        [24 * MIB, 5 * MIB, 40 * MIB].map(|bytes| {
-            let block = take(&model, bytes);
-            let start = block.block().start;
-            model.free(block);
-            start
-        })
+        begin_at(&[24 * MIB, 5 * MIB, 40 * MIB])
     };
     (0..8).for_each(|_| _ = round());
     let gathered = || model.cache.snapshot().books.gathered;
     let before = gathered();
     for _ in 0..8 {
-        let [first, second, third] = round();
-        assert_eq!((second, third), (first, first));
+        let starts = round();
+        assert!(starts.iter().all(|&start| start == starts[0]), "{starts:x?}");
     }
     assert_eq!(gathered() - before, 0);
-    finish(&model, Vec::new(), true);
+    // Beside a table that stays, long ones do too.
+    let table = take(&model, MIB);
+    let starts = begin_at(&[[24 * MIB, 40 * MIB, 48 * MIB]; 8].concat());
+    assert!(starts[8..].iter().all(|&start| start == starts[8]), "{starts:x?}");
+    // Beside much of another thread's they lie at the end.
+    let others = as_thread_of(1, || (0..3).map(|_| take(&model, 5 * MIB)).collect::<Vec<_>>());
+    let starts = as_thread_of(0, || begin_at(&[24 * MIB, 40 * MIB]));
+    assert_eq!(starts[0] + 24 * MIB, starts[1] + 40 * MIB, "{starts:x?}");
+    finish(&model, others.into_iter().chain([table]).collect(), true);
 }
 
 /// Room is made of what is free and resident, and nobody is asked for what he has at hand.
