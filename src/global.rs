@@ -22,8 +22,8 @@ use crate::os::{self, Linux};
 /// The engine of this process.
 pub(crate) static ENGINE: Cache<Linux> = Cache::new(Linux, Hooks { watch_forks, start_keeper });
 
-/// Has the engine hold still around every fork. To be called once; twice, where a thread of another constructor starts the
-/// engine meanwhile, does no harm.
+/// Has the engine hold still around every fork. Does no harm where it comes to that twice: a thread may start the engine while
+/// the loader is here.
 fn watch_forks() {
     /// Whether that was done.
     static WATCHED: AtomicBool = AtomicBool::new(false);
@@ -45,11 +45,13 @@ fn watch_forks() {
     WATCHED.store(true, Ordering::Release);
 }
 
-/// Has that done when the program is loaded, before `main` and before there are other threads: so no fork is under way, and
-/// handlers that others register later run before ours before a fork and after ours after it, when the engine serves
-/// everybody (POSIX, `pthread_atfork`: before in the opposite order, after in the order of registration).
+/// Has that done when the program is loaded: mostly there are no other threads yet, so no fork is under way, and handlers that
+/// others register later run before ours before a fork and after ours after it, when the engine serves everybody (POSIX,
+/// `pthread_atfork`: before in the opposite order, after in the order of registration). Of what a program is linked from this
+/// comes right after std's own constructor, whose section ends in 99: linkers put those with numbers first.
+#[cfg(not(miri))]
 #[used]
-#[unsafe(link_section = ".init_array")]
+#[unsafe(link_section = ".init_array.00100")]
 static AT_LOAD: extern "C" fn() = {
     extern "C" fn at_load() {
         watch_forks();

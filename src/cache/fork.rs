@@ -48,10 +48,10 @@ impl<O: Os> Cache<O> {
         // Nobody starts meanwhile, or shards that are new would be lost.
         core::mem::forget(self.lock_host());
         self.heap.before_fork();
-        // Until the heap is left again no other thread forks. Relaxed, as every use of them: who acts on them is this thread,
-        // or its copy in a child.
+        // Until the heap is left again no other thread forks.
         self.thread_in_fork.store(self.os().thread(), Ordering::Relaxed);
-        self.mark_in_fork.store(self.os().mark(), Ordering::Relaxed);
+        // Release: pairs with the acquire of whoever sees it, so that he sees whose fork it is.
+        self.mark_in_fork.store(self.os().mark(), Ordering::Release);
         self.thin.before_fork();
         if self.is_checked() {
             self.heap.misuse().before_fork(self.os());
@@ -84,7 +84,8 @@ impl<O: Os> Cache<O> {
         if self.is_checked() {
             self.heap.misuse().after_fork(self.os());
         }
-        self.mark_in_fork.store(0, Ordering::Relaxed);
+        // Release: as below.
+        self.mark_in_fork.store(0, Ordering::Release);
         self.thin.after_fork();
         self.heap.after_fork();
         // SAFETY: as above.
@@ -93,15 +94,15 @@ impl<O: Os> Cache<O> {
 
     /// Whether it is this thread that forks.
     pub(super) fn forks_here(&self) -> bool {
-        // Relaxed, both: what this thread has written itself, or what is not true of it.
-        self.mark_in_fork.load(Ordering::Relaxed) == self.os().mark()
+        // Acquire: pairs with the release in `before_fork`. Which thread is asked after it, or it might be one of an earlier fork.
+        self.mark_in_fork.load(Ordering::Acquire) == self.os().mark()
             && self.thread_in_fork.load(Ordering::Relaxed) == self.os().thread()
     }
 
     /// To be called before anything else where a request or a free found no shards: in a child whose handler has yet to run,
     /// does what that will do. Handlers that others registered before ours run before it; they may take blocks and give
-    /// them back, and whoever held a lock of ours when the process forked does not exist there to open it. Other threads
-    /// that such a handler starts wait.
+    /// them back, and whoever held a lock of ours when the process forked does not exist there to open it. Other threads wait
+    /// for the end of the fork, in the parent as in a child in which such a handler has started them.
     #[inline]
     pub(crate) fn see_child(&self) {
         if !self.is_ready() {
@@ -111,31 +112,42 @@ impl<O: Os> Cache<O> {
 
     #[cold]
     fn see_child_slow(&self) {
-        let forked = self.mark_in_fork.load(Ordering::Relaxed);
-        if forked == 0 || self.thread_in_fork.load(Ordering::Relaxed) != self.os().thread() {
-            return;
-        }
-        let here = self.os().mark();
-        if forked != here {
-            self.see_to_child();
-            self.seen.store(here, Ordering::Relaxed);
+        loop {
+            // Acquire: pairs with the releases that begin and end a fork: whose it is, and what that thread has put right.
+            let forked = self.mark_in_fork.load(Ordering::Acquire);
+            if forked == 0 {
+                return;
+            }
+            if self.thread_in_fork.load(Ordering::Relaxed) == self.os().thread() {
+                if forked != self.os().mark() {
+                    self.see_to_child();
+                }
+                return;
+            }
+            self.os().nap();
         }
     }
 
     /// After a fork, in the child, on the thread that forked. Does nothing where [`Cache::see_child`] has done it, or this
     /// itself: a process is a child once.
     pub(crate) fn after_fork_in_child(&self) {
-        let here = self.os().mark();
-        if self.seen.load(Ordering::Relaxed) != here || self.mark_in_fork.load(Ordering::Relaxed) != 0 {
+        // A thread of this process that forks meanwhile has what it holds.
+        if self.seen.load(Ordering::Relaxed) != self.os().mark() || self.forks_here() {
             self.see_to_child();
-            self.seen.store(here, Ordering::Relaxed);
         }
     }
 
+    /// Threads that handlers of others have started wait until this is done ([`Cache::see_child`]): shards come last.
     fn see_to_child(&self) {
+        let here = self.os().mark();
+        self.seen.store(here, Ordering::Relaxed);
         self.trace.after_fork_in_child();
-        self.restore_shards();
-        for shard in self.shards() {
+        // None were taken away where no handler ran before the fork. Acquire: as in `before_fork`.
+        let is_seen_begin = self.mark_in_fork.load(Ordering::Relaxed) != 0;
+        let shards =
+            if is_seen_begin { self.shards_in_fork.load(Ordering::Acquire) } else { self.shards_now() };
+        let shards = self.all_of(shards);
+        for shard in shards {
             shard.stacks.reset_in_child();
         }
         // Whoever held these does not exist here. What they guard are numbers that steer, none of which can be
@@ -143,8 +155,8 @@ impl<O: Os> Cache<O> {
         self.limits.reset_in_child();
         self.keeper.reset_in_child();
         self.host.reset_in_child();
-        // Relaxed: the child has one thread.
-        self.mark_in_start.store(self.os().mark(), Ordering::Relaxed);
+        // Nobody starts, or forks, before this is done.
+        let host = self.lock_host();
         self.zeroing.leave_all();
         self.untouched.reset_in_child();
         *self.untouched.lock(self.os()) = super::Untouched::new();
@@ -154,20 +166,15 @@ impl<O: Os> Cache<O> {
         self.heap.reset_in_child();
         self.heap.expect_absent(0);
         // What lies in stacks is shared with the parent too.
-        self.drain();
+        for shard in shards {
+            self.drain_shard(shard);
+        }
         self.heap.after_fork_in_child();
         self.forks_within.store(0, Ordering::Relaxed);
-        self.mark_in_fork.store(0, Ordering::Relaxed);
-    }
-
-    /// Waits, in a child, until the thread that forked has seen to it: for a thread that a handler of others started there.
-    pub(super) fn wait_for_child(&self) {
-        // Relaxed, both: as above. In the parent the lock of the start does it.
-        while self.mark_in_fork.load(Ordering::Relaxed) != 0
-            && self.thread_in_fork.load(Ordering::Relaxed) != self.os().thread()
-        {
-            self.os().nap();
-        }
+        self.restore_shards();
+        // Release: pairs with the acquire in `see_child_slow`.
+        self.mark_in_fork.store(0, Ordering::Release);
+        drop(host);
     }
 
     /// Puts the shards back, if they were taken away.

@@ -243,13 +243,12 @@ impl<O: Os> Cache<O> {
     }
 
     /// Gets ready for the first request: reads the environment, asks the host, maps the shards. `None` if the
-    /// kernel refuses the memory for them, or in a handler before a fork; the next request tries again.
+    /// kernel refuses the memory for them, or in a handler of a fork, between ours; the next request tries again.
     #[cold]
     pub(crate) fn start(&self, config: &Config) -> Option<Started> {
         if self.forks_here() {
             return None;
         }
-        self.wait_for_child();
         let mut host = self.lock_host();
         if host.started {
             return Some(Started { first: false, tune_glibc: false, huge: Huge::Leave, traced: false });
@@ -345,7 +344,11 @@ impl<O: Os> Cache<O> {
 
     /// All shards; none before the first request.
     fn shards(&self) -> &[Shard] {
-        let shards = self.shards_now();
+        self.all_of(self.shards_now())
+    }
+
+    /// All of `shards`, which are all there are, or null.
+    fn all_of(&self, shards: *mut Shard) -> &[Shard] {
         if shards.is_null() {
             return &[];
         }

@@ -26,8 +26,8 @@ const SLICE: usize = 64 << 20;
 /// for each shard.
 const NOTED_MIN: usize = 1 << 20;
 
-/// The so-manieth long block or room in a row that found next to nothing in use begins at the low end. Sooner, and the first of many
-/// that are going to be live together does, now and then: columns that are pushed to in turn are copied then.
+/// The so-manieth in a row of long blocks that found next to nothing in use, and rooms that found nothing, begins at the low end.
+/// Sooner, and the first of many that are going to be live together does, now and then: columns that are pushed to in turn are copied then.
 const ALONE_AFTER: u32 = 8;
 
 /// Beside a long block so much may be in use that it counts as alone, as a divisor of its length: tables that a program keeps.

@@ -85,20 +85,76 @@ fn the_handler_of_a_child_of_a_child_took_it_for_seen_to() {
     finish(&model, Vec::new(), true);
 }
 
-#[test]
-fn a_thread_that_a_handler_started_did_the_work_of_the_one_that_forked() {
-    let model = model(fake(2 << 30));
-    model.free(untouched(&model, MIB, false));
+/// A thread that a handler of others has started in a child, before ours runs there, takes a block. Gives what `seen` saw before
+/// ours ran.
+fn beside_a_thread_of_a_handler(model: &Model<Fake>, seen: impl Fn() -> bool) -> bool {
     model.cache.before_fork();
     model.os().become_child();
-    thread::scope(|scope| {
-        let block = scope.spawn(|| untouched(&model, MIB, false));
+    let (sender, receiver) = mpsc::channel();
+    let block = thread::scope(|scope| {
+        let block = scope.spawn(move || {
+            sender.send(()).unwrap();
+            untouched(model, MIB, false)
+        });
+        receiver.recv().unwrap();
         thread::sleep(Duration::from_millis(20));
-        assert!(!model.cache.is_ready(), "it waits");
+        let seen = seen();
         model.cache.after_fork_in_child();
-        model.free(block.join().unwrap());
+        (block.join().unwrap(), seen)
     });
-    finish(&model, Vec::new(), true);
+    model.free(block.0);
+    block.1
+}
+
+#[test]
+fn a_thread_that_a_handler_started_did_the_work_of_the_one_that_forked() {
+    ends(|| {
+        let model = model(fake(2 << 30));
+        model.free(untouched(&model, MIB, false));
+        assert!(!beside_a_thread_of_a_handler(&model, || model.cache.is_ready()), "it waits");
+        finish(&model, Vec::new(), true);
+    });
+}
+
+#[test]
+fn a_thread_that_a_handler_started_started_the_cache_and_lost_it() {
+    ends(|| {
+        let model = model(fake(2 << 30));
+        assert!(!beside_a_thread_of_a_handler(&model, || model.cache.has_started()), "it waits");
+        finish(&model, Vec::new(), true);
+    });
+}
+
+/// That thread has all that it holds when ours runs, and opens it itself.
+#[test]
+fn a_thread_of_a_child_that_forks_lost_what_it_held_to_the_handler() {
+    ends(|| {
+        let model = model(fake(2 << 30));
+        model.free(untouched(&model, MIB, false));
+        model.cache.before_fork();
+        model.os().become_child();
+        // A handler of others allocates, and starts a thread.
+        model.free(untouched(&model, MIB, false));
+        assert!(model.cache.is_ready());
+        let (sender, receiver) = mpsc::channel();
+        let (go_on, may_go_on) = mpsc::channel();
+        let cache = &model.cache;
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                cache.before_fork();
+                sender.send(()).unwrap();
+                may_go_on.recv().unwrap();
+                cache.after_fork();
+            });
+            receiver.recv().unwrap();
+            cache.after_fork_in_child();
+            let is_held = cache.host.try_lock(model.os()).is_none() && !cache.is_ready();
+            go_on.send(()).unwrap();
+            assert!(is_held);
+        });
+        assert!(cache.is_ready());
+        finish(&model, vec![untouched(&model, MIB, false)], true);
+    });
 }
 
 #[test]
@@ -204,22 +260,6 @@ fn handlers_that_were_registered_twice_opened_locks_that_a_thread_of_the_child_h
         }
         finish(&model, Vec::new(), true);
     });
-}
-
-#[test]
-fn a_thread_that_a_handler_started_started_the_cache_and_lost_it() {
-    let model = model(fake(2 << 30));
-    model.cache.before_fork();
-    model.os().become_child();
-    thread::scope(|scope| {
-        let block = scope.spawn(|| untouched(&model, MIB, false));
-        thread::sleep(Duration::from_millis(20));
-        let has_waited = !model.cache.has_started();
-        model.cache.after_fork_in_child();
-        model.free(block.join().unwrap());
-        assert!(has_waited);
-    });
-    finish(&model, Vec::new(), true);
 }
 
 /// A start was refused, which has asked for the handlers by then; another handler's is the next request.

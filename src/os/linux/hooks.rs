@@ -16,8 +16,8 @@ use crate::os::Outcome;
 /// forks. Never undone; the order is that of `pthread_atfork`: `prepare` last registered first, the others first
 /// registered first.
 ///
-/// libc keeps the list with its own `malloc`, and holds a lock of its own while it calls them: they must not
-/// register more. They are not called for `vfork`, `clone` and `posix_spawn`, whose children share no memory that
+/// libc keeps the list with its own `malloc`, and some hold a lock of their own while they call them (glibc before 2.36, musl):
+/// they must not register more. They are not called for `vfork`, `clone` and `posix_spawn`, whose children share no memory that
 /// they could harm or only call `exec`.
 pub(crate) fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) -> Outcome {
     let _keep = KeepErrno::new();
