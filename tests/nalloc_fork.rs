@@ -199,8 +199,8 @@ fn wait_until_it_sleeps(thread: i64) {
 }
 
 #[test]
-fn a_fork_that_began_before_the_engine_did() {
-    in_both_modes("a_fork_that_began_before_the_engine_did", || {
+fn a_fork_during_which_the_engine_would_start() {
+    in_both_modes("a_fork_during_which_the_engine_would_start", || {
         while_forks_wait(|reader| {
             let stop = AtomicBool::new(false);
             thread::scope(|scope| {

@@ -16,20 +16,18 @@ use crate::sync::{Guard, atomic::Ordering};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Host {
     pub(super) started: bool,
-    /// Whether forks are watched: asked for once in a process and those that come of it, though a start may be refused.
-    pub(super) watches_forks: bool,
 }
 
 impl Host {
     pub(super) const fn new() -> Self {
-        Self { started: false, watches_forks: false }
+        Self { started: false }
     }
 }
 
 /// What only the process can do for a cache, on whose `static` these act. None in tests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hooks {
-    /// Has [`Cache::before_fork`] and what comes after it called around every fork.
+    /// Has [`Cache::before_fork`] and what comes after it called around every fork. Called again where a start was refused.
     pub(crate) watch_forks: fn(),
     /// Starts the thread that calls [`Cache::keep`]; says whether that worked.
     pub(crate) start_keeper: fn() -> bool,
@@ -42,13 +40,14 @@ impl<O: Os> Cache<O> {
         self.see_child();
         // In one of a fork of this thread: all is held already. Or we are registered twice.
         if self.forks_here() {
+            // Relaxed, as every use of it: this thread's alone, or its copy's in a child.
             self.forks_within.fetch_add(1, Ordering::Relaxed);
             return;
         }
         // Nobody starts meanwhile, or shards that are new would be lost.
         core::mem::forget(self.lock_host());
         self.heap.before_fork();
-        // Until the heap is left again no other thread forks.
+        // Until the heap is left again no other thread forks. Relaxed: published by the next.
         self.thread_in_fork.store(self.os().thread(), Ordering::Relaxed);
         // Release: pairs with the acquire of whoever sees it, so that he sees whose fork it is.
         self.mark_in_fork.store(self.os().mark(), Ordering::Release);
@@ -131,7 +130,8 @@ impl<O: Os> Cache<O> {
     /// After a fork, in the child, on the thread that forked. Does nothing where [`Cache::see_child`] has done it, or this
     /// itself: a process is a child once.
     pub(crate) fn after_fork_in_child(&self) {
-        // A thread of this process that forks meanwhile has what it holds.
+        // Relaxed, as every use of it: written by the thread that forked, which this is. Another one of this process that forks
+        // meanwhile has what it holds.
         if self.seen.load(Ordering::Relaxed) != self.os().mark() || self.forks_here() {
             self.see_to_child();
         }

@@ -254,11 +254,8 @@ impl<O: Os> Cache<O> {
             return Some(Started { first: false, tune_glibc: false, huge: Huge::Leave, traced: false });
         }
         // Before anybody can use what a fork would have to hold still: libc takes nobody in while it forks.
-        if !host.watches_forks
-            && let Some(hooks) = &self.hooks
-        {
+        if let Some(hooks) = &self.hooks {
             (hooks.watch_forks)();
-            host.watches_forks = true;
         }
         let os = self.os();
         let facts = os.facts();

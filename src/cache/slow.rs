@@ -26,8 +26,9 @@ const SLICE: usize = 64 << 20;
 /// for each shard.
 const NOTED_MIN: usize = 1 << 20;
 
-/// The so-manieth in a row of long blocks that found next to nothing in use, and rooms that found nothing, begins at the low end.
-/// Sooner, and the first of many that are going to be live together does, now and then: columns that are pushed to in turn are copied then.
+/// The so-manieth in a row of long blocks that found next to nothing in use, and rooms that found nothing, begins at the low
+/// end. Sooner, and the first of many that are going to be live together does, now and then: columns that are pushed to in turn
+/// are copied then.
 const ALONE_AFTER: u32 = 8;
 
 /// Beside a long block so much may be in use that it counts as alone, as a divisor of its length: tables that a program keeps.
@@ -40,7 +41,7 @@ impl<O: Os> Cache<O> {
     /// Takes a block for a request of `requested` bytes that [`Cache::take`] had none for.
     #[cold]
     pub(crate) fn take_slow(&self, block: Block, requested: usize, zeroed: bool) -> Option<Handed> {
-        self.wait_for_fork();
+        self.see_child();
         let len = block.len.bytes();
         match block.class.filter(|_| block.align <= GRANULE) {
             Some(class) => {
@@ -90,13 +91,6 @@ impl<O: Os> Cache<O> {
         let run = self.find(block, Wish::Zeroed, len, true)?;
         self.note(&run, true, self.zeroing.absent(kind, len), kind);
         Some(run)
-    }
-
-    /// Waits for the end of another thread's fork, which takes the shards away meanwhile.
-    fn wait_for_fork(&self) {
-        while !self.is_ready() && !self.heap.is_forking_here() {
-            self.os().nap();
-        }
     }
 
     /// Counts a request that was served; gives its turn.
