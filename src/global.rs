@@ -229,7 +229,9 @@ unsafe impl<S: GlobalAlloc> GlobalAlloc for NAlloc<S> {
         p
     }
 
-    #[inline]
+    // Not inlined: what drops a value would get long by it, and the compiler would leave that, and with it whatever iterates
+    // over values that are dropped, out of the loops where it belongs (docs/DESIGN.md, "One free").
+    #[inline(never)]
     unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
         if is_large(layout, self.config.begins_large()) {
             return dealloc_large(p, layout);
