@@ -26,7 +26,8 @@ impl<O: Os> Cache<O> {
         let missing = wanted.saturating_sub(level.dirty + self.stacked());
         let reserved = self.heap.closed() + self.thin.closed();
         let spare = self.os().spare(reserved, LEFT_SHARE).unwrap_or(usize::MAX);
-        missing.next_multiple_of(CHUNK).min(spare & !(CHUNK - 1))
+        let missing = missing.checked_next_multiple_of(CHUNK).unwrap_or(usize::MAX);
+        missing.min(spare & !(CHUNK - 1))
     }
 
     /// Takes a run of about `bytes` of untouched memory, or as much of that as the kernel lets us have.

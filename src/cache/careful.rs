@@ -31,6 +31,12 @@ const TRACED: u8 = 4;
 /// shares its huge page with others.
 const LOOK_MIN: usize = CHUNK;
 
+/// How long the parts are of which a record says whether they were touched, in bytes: whole chunks, and no more parts than it
+/// has bits.
+const fn part_of(len: usize) -> usize {
+    len.div_ceil(PARTS_MAX).next_multiple_of(CHUNK)
+}
+
 impl<O: Os> Cache<O> {
     /// Before the shards are published.
     pub(super) fn set_care(&self, settings: &Settings, traced: bool) {
@@ -197,7 +203,7 @@ impl<O: Os> Cache<O> {
     /// Sees what of a block is resident, which is what was touched of it since it was last untouched. `None` where the
     /// kernel does not tell.
     fn look_at(&self, p: usize, len: usize) -> Option<Touched> {
-        let part = (len / PARTS_MAX).next_multiple_of(CHUNK);
+        let part = part_of(len);
         let mut touched = Touched { len, resident: 0, part, parts: 0 };
         for (index, offset) in (0..len).step_by(part).enumerate() {
             let resident = self.os().resident(p + offset, part.min(len - offset))?;
@@ -232,5 +238,19 @@ impl<O: Os> Cache<O> {
                 _ => self.os().wipe(at, step),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block a little longer than 64 whole chunks had 65 parts.
+    #[test]
+    fn a_block_has_as_many_parts_as_a_record_has_bits_for() {
+        for len in [1, CHUNK, PARTS_MAX * CHUNK, PARTS_MAX * CHUNK + 8, 3 * PARTS_MAX * CHUNK + 63, 1 << 46] {
+            assert!(part_of(len).is_multiple_of(CHUNK) && len.div_ceil(part_of(len)) <= PARTS_MAX, "{len}");
+        }
+        assert_eq!([CHUNK, PARTS_MAX * CHUNK].map(part_of), [CHUNK; 2]);
     }
 }

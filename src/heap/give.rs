@@ -80,6 +80,9 @@ impl<O: Os> PageHeap<O> {
         inner.operations += 1;
         drop(inner);
         let purged = self.os.purge(span.start, span.len).is_ok();
+        if !purged && self.misuse.is_on() {
+            self.misuse.paint(span.start, span.len);
+        }
         let mut inner = self.reenter();
         inner.settle(span, if purged { State::Zero } else { State::Dirty });
         inner.purged += if purged { span.len as u64 } else { 0 };

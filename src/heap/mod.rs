@@ -5,6 +5,7 @@
 //! while that lock is held: what is worked on is *in transit*, in nobody's books, until the books are opened again.
 
 mod books;
+mod bounds;
 mod fill;
 mod give;
 mod map;
@@ -32,8 +33,9 @@ use crate::misuse::Misuse;
 use crate::os::{Huge, Os};
 use crate::sync::{
     Guard, Lock,
-    atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicU32, Ordering},
 };
+use bounds::Bounds;
 use pieces::Pieces;
 use region::{Kind, Regions};
 
@@ -114,10 +116,10 @@ pub(crate) struct PageHeap<O: Os> {
     inner: Lock<Inner>,
     /// Threads that are moving pages now.
     movers: AtomicU32,
-    /// Start and end of the one reservation of a heap that grows by no other; 0 before it is made.
-    bounds: [AtomicUsize; 2],
-    /// Start and end of the one hole that such a reservation can have: something of another heap's may lie in it.
-    hole: [AtomicUsize; 2],
+    /// The one reservation of a heap that grows by no other, once it is made.
+    bounds: Bounds,
+    /// The one hole that such a reservation can have: something of another heap's may lie in it.
+    hole: Bounds,
     /// Whether two regions have ever touched.
     touched: AtomicBool,
     misuse: Misuse,
@@ -160,15 +162,13 @@ impl<O: Os> PageHeap<O> {
                 over_budget: 0,
                 refused_growth: 0,
             };
-            let bounds = [AtomicUsize::new(0), AtomicUsize::new(0)];
-            let hole = [AtomicUsize::new(0), AtomicUsize::new(0)];
             let touched = AtomicBool::new(false);
             Self {
                 os,
                 inner: Lock::new(inner),
                 movers: AtomicU32::new(0),
-                bounds,
-                hole,
+                bounds: Bounds::new(),
+                hole: Bounds::new(),
                 touched,
                 misuse: Misuse::new(),
             }
@@ -196,9 +196,7 @@ impl<O: Os> PageHeap<O> {
         if inner.setup.growth == Growth::Never
             && let [only] = inner.regions.all()
         {
-            // Relaxed: as in `covers`.
-            self.bounds[0].store(only.span.start, Ordering::Relaxed);
-            self.bounds[1].store(only.span.end(), Ordering::Relaxed);
+            self.bounds.set(only.span);
         }
     }
 
@@ -206,19 +204,12 @@ impl<O: Os> PageHeap<O> {
     /// reservation.
     #[inline]
     pub(crate) fn covers(&self, address: usize) -> bool {
-        // Relaxed: whoever has a block of this heap came by it after the bounds were written, and whoever has one that
-        // lies in the hole after that was.
-        let lies_in = |[start, end]: &[AtomicUsize; 2]| {
-            address >= start.load(Ordering::Relaxed) && address < end.load(Ordering::Relaxed)
-        };
-        lies_in(&self.bounds) && !lies_in(&self.hole)
+        self.bounds.holds(address) && !self.hole.holds(address)
     }
 
     /// Loses a range in transit for ever.
     fn retire(&self, inner: &mut Inner, span: Span) {
-        // Relaxed: as in `covers`.
-        self.hole[0].store(span.start, Ordering::Relaxed);
-        self.hole[1].store(span.end(), Ordering::Relaxed);
+        self.hole.set(span);
         inner.retire(span);
     }
 
@@ -349,8 +340,10 @@ impl Inner {
         self.loose += 1;
     }
 
-    /// Loses a range in transit for ever: something else may be mapped in it.
+    /// Loses a range in transit for ever: something else may be mapped in it. From here on no page is moved: at the kernel's
+    /// limit of mappings each move would be refused, and its target be lost.
     fn retire(&mut self, span: Span) {
+        self.setup.moves = false;
         self.transit -= span.len;
         self.loose -= 1;
         self.retired += span.len;

@@ -127,9 +127,10 @@ impl Window {
         self.count += 1;
     }
 
-    /// Whether a part may still be cut into three.
+    /// Whether a part may still be cut into three, and one of these in two, since what is lost behind what was filled is a part
+    /// of its own.
     pub(super) const fn may_split(&self) -> bool {
-        self.count + 2 <= Self::MAX + SPLITS
+        self.count + 3 <= Self::MAX + SPLITS
     }
 
     /// Cuts the part `at` so that `middle`, which lies in it, is a part of its own with `state`. Gives how
@@ -315,5 +316,33 @@ impl Inner {
             at = span.end();
         }
         window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It was cut while there was a place for two more parts, and what was lost behind the second needed a third.
+    #[test]
+    fn a_part_is_cut_while_there_is_a_place_for_what_may_be_lost_of_it() {
+        let mut window = Window::new();
+        let part = |nth: usize| Part { span: Span::new(nth * CHUNK, CHUNK), state: State::Zero };
+        for nth in 0.. {
+            if !window.may_split() {
+                break;
+            }
+            window.push(part(nth));
+        }
+        let mut last = window.parts().len() - 1;
+        // As the one before it is cut in three, and the last of these in two.
+        window.lose(last);
+        last -= 1;
+        let Span { start, len } = window.parts()[last].span;
+        let more = window.split(last, Span::new(start + len / 8, len / 8), State::Dirty);
+        assert_eq!(more, 2);
+        let rest = window.parts()[last + 2].span;
+        assert_eq!(window.split(last + 2, Span::new(rest.start, len / 8), State::Zero), 1);
+        assert_eq!(window.span(), Span::new(0, (last + 1) * CHUNK));
     }
 }

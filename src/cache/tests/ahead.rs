@@ -34,6 +34,8 @@ fn as_much_as_is_missing_and_the_limits_let_there_be() {
     // 5 % of 200 are for others.
     model.os().set_room(Some(Room { limit: 200 * MIB, left: 50 * MIB }));
     assert_eq!(model.cache.ahead_of(100 * MIB), 40 * MIB);
+    // As much as may be had, which was nothing at first.
+    assert_eq!(model.cache.ahead_of(usize::MAX), 40 * MIB);
     model.os().set_room(Some(Room { limit: 200 * MIB, left: 9 * MIB }));
     assert_eq!(model.cache.ahead_of(100 * MIB), 0);
 }

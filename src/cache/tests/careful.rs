@@ -46,6 +46,19 @@ fn whoever_makes_no_mistake_hears_nothing() {
 }
 
 #[test]
+fn memory_faulted_in_ahead_that_the_kernel_did_not_take_back_was_taken_for_misuse() {
+    let (os, config) = (fake(2 << 30), Config::new().checked(true));
+    let model = Model::new(os.clone(), 512 * MIB, config);
+    let block = model.allocate(layout(MIB), false, 1).expect("memory");
+    let run = model.cache.take_ahead(64 * MIB).expect("memory");
+    os.fail(Call::Purge, When::From(1), errno::EINVAL);
+    model.cache.give_ahead(run, false);
+    os.fail_no_more();
+    let next = model.allocate(layout(48 * MIB), false, 2).expect("memory");
+    finish(&model, vec![block, next], true);
+}
+
+#[test]
 fn refusals_of_the_kernel_are_no_misuse() {
     for config in BOTH {
         for every in [2, 3, 7] {

@@ -139,6 +139,32 @@ fn a_plain_mapping_came_to_lie_in_a_hole_of_the_reservation_whose_rest_was_nobod
 }
 
 #[test]
+fn at_the_limit_of_mappings_each_gathered_block_lost_address_space() {
+    let os = fake(2 << 30);
+    let mut model = Model::new(os.clone(), 512 * MIB, Config::new());
+    model.may_refuse = true;
+    let ops = [24 * MIB, MIB, 24 * MIB, MIB, 24 * MIB, MIB].map(|size| allocate(size, 8, false));
+    let mut blocks = drive(&model, &ops, QUIET);
+    for which in [4, 2, 0] {
+        one(&model, Op::Free { which }, &mut blocks, 1 << 30, 0);
+    }
+    os.fail(Call::Move, When::From(1), errno::ENOMEM);
+    // The kernel refuses before it touches the target: what would be plugged is still there.
+    os.fail_moves_by(MoveFailure::Clean);
+    os.fail(Call::Plug, When::From(1), errno::EEXIST);
+    // Each is longer than what is free in one piece by then.
+    for size in [60 * MIB, 90 * MIB, 130 * MIB, 190 * MIB] {
+        one(&model, allocate(size, 8, false), &mut blocks, 1 << 30, 0);
+        let which = blocks.len() - 1;
+        one(&model, Op::Free { which }, &mut blocks, 1 << 30, 0);
+    }
+    assert_eq!(os.calls(Call::Plug), 1, "no page is moved after that");
+    assert_eq!(os.retired().len(), 1);
+    model.audit(true);
+    finish(&model, blocks, true);
+}
+
+#[test]
 fn a_block_in_a_hole_of_the_small_pages_was_taken_for_one_of_them() {
     let os = fake_in_short(4 << 30, 0);
     let model = Model::new(os.clone(), 256 * MIB, Config::new());
