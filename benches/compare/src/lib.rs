@@ -19,6 +19,7 @@ pub mod peers;
 pub mod plots;
 pub mod progress;
 pub mod provers;
+pub mod readme;
 pub mod record;
 pub mod replay;
 pub mod report;

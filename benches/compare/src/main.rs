@@ -14,7 +14,7 @@ use zk_compare::patterns::Pattern;
 use zk_compare::peers::Peer;
 use zk_compare::provers::{self, Statement};
 use zk_compare::record::{self, Record};
-use zk_compare::{arenas, patterns, peers, replay, report, tables};
+use zk_compare::{arenas, patterns, peers, readme, replay, report, tables};
 
 /// Runs every allocation pattern under every allocator, each in a process of its own.
 #[derive(Parser, Debug)]
@@ -51,7 +51,7 @@ enum Task {
         /// The trace, packed or not
         trace: PathBuf,
     },
-    /// Write the tables and plots of a record into the document
+    /// Write the tables and plots of a record into the document, and those of the provers' own commands into the README
     Report {
         /// The folder of the record, of `benches/record` [default: the latest there]
         record: Option<PathBuf>,
@@ -218,22 +218,29 @@ fn report(record: Option<PathBuf>) -> Result<(), Error> {
     let folder = match record {
         Some(folder) if folder.is_dir() => folder,
         Some(name) => records().join(name),
-        None => latest()?,
+        None => latest(record::ROUNDS)?,
     };
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/BENCHMARKS.md");
-    let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    report::report(&Record::read(&folder)?, &name, &provers::tables(&folder)?, &document)?;
+    report::report(&Record::read(&folder)?, &name_of(&folder), &provers::tables(&folder)?, &document)?;
     println!("{} shows {}", document.display(), folder.display());
+    let of_provers = latest(readme::FILES[0].0)?;
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    readme::write(&readme, &name_of(&of_provers), &of_provers)?;
+    println!("{} shows {}", readme.display(), of_provers.display());
     Ok(())
 }
 
-/// Returns the record whose name comes last: names begin with a date.
-fn latest() -> Result<PathBuf, Error> {
+fn name_of(folder: &Path) -> String {
+    folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Returns the record whose name comes last, of those that hold `file`: names begin with a date, and what the provers' own
+/// commands leave lies there too.
+fn latest(file: &str) -> Result<PathBuf, Error> {
     let folders = std::fs::read_dir(records()).map_err(|cause| Error::doing("looking for records", cause))?;
-    // Records of provers lie there too, and have another shape.
     let folders = folders.filter_map(|entry| Some(entry.ok()?.path()));
-    let folders = folders.filter(|path| path.join(record::ROUNDS).is_file());
-    folders.max().ok_or_else(|| Error::new("there is no record yet"))
+    let folders = folders.filter(|path| path.join(file).is_file());
+    folders.max().ok_or_else(|| Error::new(format!("there is no record yet that holds {file}")))
 }
 
 /// Returns the name itself, or with a number if there is such a record.
