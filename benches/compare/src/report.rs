@@ -105,4 +105,29 @@ mod tests {
         assert_eq!(replaced(&new, "new"), Some(new.clone()));
         assert_eq!(replaced("no markers", "new"), None);
     }
+
+    #[test]
+    fn the_document_shows_the_record_that_it_names() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let text = fs::read_to_string(root.join("docs/BENCHMARKS.md")).expect("is there");
+        let (_, after) = text.split_once("\n## Record ").expect("names a record");
+        let name = after.lines().next().expect("in that line");
+        let folder = root.join("benches/record").join(name);
+        let elsewhere = std::env::temp_dir().join(format!("zk-compare-document-{}", std::process::id()));
+        fs::create_dir_all(&elsewhere).expect("can be made");
+        let document = elsewhere.join("BENCHMARKS.md");
+        fs::write(&document, &text).expect("can be written");
+        let record = Record::read(&folder).expect("is there");
+        let proofs = crate::provers::tables(&folder).expect("can be read");
+        report(&record, name, &proofs, &document).expect("has a place for it");
+        let again = fs::read_to_string(&document).expect("was written");
+        let plots = fs::read_dir(elsewhere.join("plots")).expect("were drawn");
+        for plot in plots.map(|plot| plot.expect("can be read").path()) {
+            let shown = root.join("docs/plots").join(plot.file_name().expect("is a file"));
+            let same = fs::read(&plot).expect("was drawn") == fs::read(&shown).unwrap_or_default();
+            assert!(same, "{}: run `zk-compare report`", shown.display());
+        }
+        fs::remove_dir_all(&elsewhere).expect("was made");
+        assert!(again == text, "run `zk-compare report`");
+    }
 }
