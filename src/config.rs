@@ -53,8 +53,8 @@ pub(crate) const LARGE_FROM_MAX: usize = 1 << 30;
 /// What a binary may decide about its allocator: a builder that works in a `static`.
 ///
 /// Every knob has a default that suits a prover that knows nothing about its host, and, but for
-/// [`tune_glibc`](Self::tune_glibc) and [`large_from`](Self::large_from), a twin in the environment, which wins over what is said here: whoever runs
-/// the binary knows the host better than whoever built it.
+/// [`tune_glibc`](Self::tune_glibc) and [`large_from`](Self::large_from), a twin in the environment, which wins over what is
+/// said here: whoever runs the binary knows the host better than whoever built it.
 ///
 /// ```
 /// use zk_nalloc::{Config, Thp};
@@ -142,7 +142,7 @@ impl Config {
     /// ```
     /// use zk_nalloc::{Config, NAlloc};
     ///
-    /// // Buffers of 16 KiB are kept resident too; each costs up to a page more than it is long.
+    /// // Buffers of 16 KiB are kept resident too; each costs a page more than it is long.
     /// static GLOBAL: NAlloc = NAlloc::with_config(Config::new().large_from(16 << 10));
     /// # let _ = &GLOBAL;
     /// ```
@@ -165,8 +165,8 @@ impl Config {
     /// is used again, given back to the kernel, or asked after by [`release_cache`](crate::release_cache).
     ///
     /// For tests and for the hunt after a fault: freed memory is filled with `0xde` and compared before it is used
-    /// again, no stacks stand in front of the heap, no page is moved, nothing is softened, and every live block costs 80
-    /// bytes or less. What the small side serves is its own to check.
+    /// again, no stacks stand in front of the heap, no page is moved, nothing is softened, and every live block costs up
+    /// to 128 bytes, or 256 where many are freed and taken again. What the small side serves is its own to check.
     #[must_use]
     pub const fn checked(mut self, checked: bool) -> Self {
         self.checked = checked;
@@ -196,14 +196,14 @@ impl Config {
     /// `ZK_NALLOC_BACKGROUND`, `1` or `0`.
     ///
     /// The thread is started when 64 MiB or more have been allocated by one thread, or by threads that share a shard, with all
-    /// signals blocked and a stack of 256 KiB. It sleeps as long as nothing is cached, and looks four times a second, once a
-    /// second when nothing happens, at what the container and the host have left. After every ten seconds without an
+    /// signals blocked and a stack of 256 KiB. It sleeps while nothing is handed out or cached, and looks four times a second, once
+    /// a second when nothing happens, at what the container and the host have left. After every ten seconds without an
     /// allocation a peak counts as one window older, so that what was kept for it goes down to an eighth of RAM or
     /// 1 GiB, whichever is less; [`cache_bytes`](Self::cache_bytes) is a promise that it keeps too.
     ///
-    /// A forked child has no such thread until it allocates as much, of which what its parent had counted is a part. At exit the thread simply ends with the
-    /// process: it holds nothing that another thread waits for long. A program that unloads the library it is linked
-    /// into (`dlclose`) must not use it.
+    /// A forked child has no such thread until it allocates as much, of which what its parent had counted is a part. At exit
+    /// the thread simply ends with the process: it holds nothing that another thread waits for long. A program that unloads
+    /// the library it is linked into (`dlclose`) must not use it.
     #[must_use]
     pub const fn background(mut self, background: bool) -> Self {
         self.background = background;

@@ -45,9 +45,11 @@ pub(crate) enum Obstacle {
 pub(crate) const RAISE_MEMLOCK: &str = "raise it with `ulimit -l`, `LimitMEMLOCK=` (systemd) or \
                                         `--ulimit memlock=` (containers), or grant CAP_IPC_LOCK";
 
-/// The kernel refused to map memory, or the size asked for cannot exist.
+/// The kernel refused to map memory, a measure that protects it, or random bytes to fill it with; or the size asked for cannot
+/// exist.
 ///
-/// Returned by every constructor of this crate that maps memory of its own. It names how much was asked
+/// Returned by the constructors of this crate that map memory of their own (`TypedArena::new` panics instead), where a measure
+/// is refused only if it was insisted on, and by what fills a secret with random bytes. It names how much was asked
 /// for, what the kernel answered and, where that can be told, the setting that refused.
 ///
 /// ```

@@ -30,7 +30,7 @@
 //! - `allocator-api2`: `&Arena` as an `Allocator` of that crate, so that `Vec<T, &Arena>` and hashbrown's maps work on
 //!   a stable compiler.
 //! - `nightly`: the same for the unstable trait of the standard library.
-//! - `serde`: `Serialize` for [`Stats`], [`Sizes`], [`Footprint`] and [`PhaseReport`].
+//! - `serde`: `Serialize` for [`Stats`], [`Sizes`], [`SizeStats`], [`Footprint`] and [`PhaseReport`].
 //! - `subtle`, `zeroize`: the traits of these crates for the secret types.
 //!
 //! # Environment variables

@@ -32,8 +32,8 @@ const RUNS: usize = 16;
 /// but for 5 %. What is cached already counts. To the limits it is a peak like any other: what is not used is forgotten as a
 /// peak is that does not come back. If memory runs out all the same, everything goes back and 0 is given.
 ///
-/// Uses as many threads as there are CPUs, for about 25 ms a GiB with huge pages and four CPUs, 200 without; returns when it is
-/// done. Call it on a thread of its own while the proving key loads. Does nothing, and gives 0, where
+/// Uses as many threads as there are CPUs, 32 at most, for about 25 ms a GiB with huge pages and four CPUs, 200 without;
+/// returns when it is done. Call it on a thread of its own while the proving key loads. Does nothing, and gives 0, where
 /// [`NAlloc`](crate::NAlloc) is not the global allocator.
 ///
 /// ```
@@ -53,7 +53,8 @@ pub fn prefault(bytes: usize) -> usize {
     prefault_with(bytes, |_, _| {})
 }
 
-/// As [`prefault`], calling `progress` with the bytes done and the bytes to do: every few milliseconds, on this thread.
+/// As [`prefault`], calling `progress` with the bytes done and the bytes to do: every few milliseconds, on this thread. If that
+/// panics, the memory goes back and the panic goes on.
 ///
 /// ```
 /// zk_nalloc::prefault_with(256 << 20, |done, of| eprint!("\r{} %", done * 100 / of));

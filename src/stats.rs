@@ -25,20 +25,21 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Large requests served entirely from memory that was held: from a stack, a run, or moved together.
+    /// Large requests served entirely from memory that was held, from a stack, a run, or moved together; and blocks resized by
+    /// copying that found theirs so.
     #[must_use]
     pub const fn hits(&self) -> u64 {
         let s = &self.snapshot;
         s.stack_hits + s.stolen + s.runs + s.gathered
     }
 
-    /// Large requests that needed memory which was not resident.
+    /// Large requests, and blocks resized by copying, that needed memory which was not resident.
     #[must_use]
     pub const fn misses(&self) -> u64 {
         self.snapshot.misses
     }
 
-    /// The share of large requests that were hits, in 0..=1; 0 before the first request.
+    /// The share of hits among hits and misses, in 0..=1; 0 before the first request.
     #[must_use]
     pub fn hit_rate(&self) -> f64 {
         let all = self.hits() + self.misses();
@@ -57,7 +58,7 @@ impl Stats {
         self.snapshot.stolen
     }
 
-    /// Large requests served from a free run of the page heap.
+    /// Large requests served from a free run, and blocks resized by copying that found theirs so.
     #[must_use]
     pub const fn run_hits(&self) -> u64 {
         self.snapshot.runs
@@ -168,7 +169,7 @@ impl Stats {
     }
 
     /// Of those, bytes seen untouched when their blocks were freed: zeroed by nobody. Seen of blocks of 4 MiB and more, not all of
-    /// them.
+    /// them, and estimated of those in small pages.
     #[must_use]
     pub const fn zeroed_by_nobody(&self) -> u64 {
         self.snapshot.zeroed_not
@@ -260,7 +261,7 @@ impl Stats {
 }
 
 /// Reads the counters of this process's allocator. Microseconds; blocks nobody for longer than an allocation
-/// does. All zero before the first large request.
+/// does. All counters are zero before the first large request.
 pub fn stats() -> Stats {
     Stats { snapshot: ENGINE.snapshot(), resident: crate::os::InUse::Resident.bytes() }
 }

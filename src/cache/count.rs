@@ -146,12 +146,6 @@ impl<O: Os> Cache<O> {
         if sum > i64::MAX as u64 { 0 } else { sum }
     }
 
-    /// Bytes that requests have asked for so far. What a thread has in its hands at the moment may be missing.
-    fn allocated(&self) -> u64 {
-        let of = |shard: &super::Shard| shard.stacks.try_lock(self.os()).map_or(0, |s| s.allocated());
-        self.tally.allocated_in_fork.load(Ordering::Relaxed) + self.shards().iter().map(of).sum::<u64>()
-    }
-
     /// What was requested and missed, by size: a line for each, those with nothing in them too.
     pub(crate) fn by_size(&self) -> [OfSize; SIZES] {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -216,7 +210,7 @@ impl<O: Os> Cache<O> {
             grown_in_place_bytes: get(&self.tally.grown_in_place_bytes),
             zeroed_not: get(&self.tally.zeroed_not),
             cached_peak: get(&self.tally.cached_peak),
-            allocated: self.allocated(),
+            allocated: sum(|c| &c.allocated) + get(&self.tally.allocated_in_fork),
             live,
             live_peak: get(&self.tally.live_peak).max(live),
             stacked: self.stacked(),

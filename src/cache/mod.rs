@@ -1,7 +1,7 @@
 //! The engine: shards of stacks in front of the page heap, and the order in which a request looks for memory.
 //!
 //! [`Cache`] is a value, built over any [`Os`]; the one that serves a process is a `static` in `global`. Its
-//! invariants are C1 to C3 of `docs/SAFETY.md`. It decides where memory comes from and when the limits are
+//! invariants are C1 to C5 of `docs/SAFETY.md`. It decides where memory comes from and when the limits are
 //! looked at; what a pointer is made of is `global`'s business.
 
 #![expect(unsafe_code, reason = "the shards live in memory mapped by the os layer")]
@@ -401,7 +401,7 @@ impl<O: Os> Cache<O> {
     fn take_from(&self, shard: &Shard, class: SizeClass, requested: usize) -> Option<(usize, usize)> {
         let mut stacks = shard.lock(self.os());
         let start = stacks.take(class, &shard.counts)?;
-        let (turn, tick) = stacks.count(requested);
+        let (turn, tick) = stacks.count(requested, &shard.counts);
         shard::bump(&shard.counts.stack_hits, 1);
         shard::bump(&shard.counts.live, requested as u64);
         drop(stacks);

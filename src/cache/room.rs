@@ -33,8 +33,8 @@ const LEVELS: usize = 11;
 /// begins, so this is twice as many as there may be of those.
 const HALVED_AFTER: u16 = 512;
 
-/// Vectors have stopped growing when more have begun since one grew last than this, and than twice as many as began before one
-/// grew at earlier times, as columns do that are pushed to in turn.
+/// Vectors have stopped growing when more have begun since one grew last than this and twice as many as began before one grew
+/// at earlier times together, as columns do that are pushed to in turn.
 const SILENT_AT_LEAST: u16 = 8;
 
 /// The doubling that a length belongs to.
@@ -87,7 +87,7 @@ impl Growth {
         self.longest[level] = self.longest[level].max(longer);
     }
 
-    /// How long a quarter of them get, in bytes; 0 where that is not known, or is more than there is room made for, or where they
+    /// How long more than a quarter of them get, in bytes; 0 where that is not known, or is more than there is room made for, or where they
     /// seem to have stopped growing.
     fn usual(&self) -> usize {
         if self.silent > 2 * self.silent_max + SILENT_AT_LEAST {

@@ -48,12 +48,10 @@ pub(super) struct Stacks {
     bytes: usize,
     /// Requests served, for colours.
     turn: usize,
-    /// Bytes that may be allocated before the limits are told.
-    until_tick: usize,
-    /// Bytes allocated up to the last time they were to be.
-    counted: u64,
-    /// Of these, what the limits have not been told yet.
-    untold: usize,
+    /// How many bytes will have been allocated when it is time to tell the limits.
+    tick_at: u64,
+    /// Of what was allocated, so many bytes the limits have been told of.
+    told: u64,
 }
 
 /// What is counted in a shard. Written under its lock by whoever holds it, so plain stores suffice; read by
@@ -65,6 +63,8 @@ pub(super) struct Counts {
     pub(super) frees: AtomicU64,
     /// Allocations served from this shard's stacks.
     pub(super) stack_hits: AtomicU64,
+    /// Bytes that requests served through this shard have asked for so far.
+    pub(super) allocated: AtomicU64,
     /// Bytes requested and not yet freed, as far as this shard knows: the sum over shards is what is live.
     pub(super) live: AtomicU64,
     /// Bytes in the stacks, free in the hot run, and in the free runs.
@@ -114,9 +114,8 @@ impl Shard {
             next_shed: 0,
             bytes: 0,
             turn: 0,
-            until_tick: TICK,
-            counted: 0,
-            untold: 0,
+            tick_at: TICK,
+            told: 0,
         };
         Self { stacks: Latch::new(stacks), counts: Counts::default() }
     }
@@ -127,7 +126,7 @@ impl Shard {
 }
 
 /// Bytes allocated through a shard between two looks at the limits: a look costs a microsecond.
-pub(super) const TICK: usize = 64 << 20;
+pub(super) const TICK: u64 = 64 << 20;
 
 /// Adds under the shard's lock, where nobody else writes: no locked instruction.
 #[inline]
@@ -176,31 +175,23 @@ impl Counts {
 impl Stacks {
     /// Counts a request of `bytes`; gives its turn and whether it is time to tell the limits.
     #[inline]
-    pub(super) fn count(&mut self, bytes: usize) -> (usize, bool) {
+    pub(super) fn count(&mut self, bytes: usize, counts: &Counts) -> (usize, bool) {
         self.turn = self.turn.wrapping_add(1);
-        match self.until_tick.checked_sub(bytes) {
-            Some(left) => {
-                self.until_tick = left;
-                (self.turn, false)
-            }
-            None => {
-                let more = TICK - self.until_tick + bytes;
-                self.counted += more as u64;
-                self.untold = self.untold.saturating_add(more);
-                self.until_tick = TICK;
-                (self.turn, true)
-            }
+        bump(&counts.allocated, bytes as u64);
+        // Relaxed: written under the lock.
+        let allocated = counts.allocated.load(Ordering::Relaxed);
+        let tick = allocated > self.tick_at;
+        if tick {
+            self.tick_at = allocated.saturating_add(TICK);
         }
+        (self.turn, tick)
     }
 
-    /// Bytes that requests served through this shard have asked for so far.
-    pub(super) const fn allocated(&self) -> u64 {
-        self.counted + (TICK - self.until_tick) as u64
-    }
-
-    /// Takes what the limits have not been told yet.
-    pub(super) fn take_untold(&mut self) -> usize {
-        core::mem::take(&mut self.untold)
+    /// Takes what the limits have not been told yet, in bytes.
+    pub(super) fn take_untold(&mut self, counts: &Counts) -> usize {
+        // Relaxed: written under the lock.
+        let allocated = counts.allocated.load(Ordering::Relaxed);
+        (allocated - core::mem::replace(&mut self.told, allocated)) as usize
     }
 
     /// Notes that `less` bytes left what is free beside the stacks, and `more` came.

@@ -103,7 +103,7 @@ impl<O: Os> Cache<O> {
             return 0;
         };
         let mut stacks = shard.lock(self.os());
-        let (turn, tick) = stacks.count(requested);
+        let (turn, tick) = stacks.count(requested, &shard.counts);
         shard::bump(&shard.counts.slow_allocations, 1);
         let by_size = &shard.counts.by_size[shard::size_line(requested)];
         shard::bump(&by_size.requests, 1);
@@ -317,7 +317,7 @@ impl<O: Os> Cache<O> {
             return;
         }
         self.last_tick.store(now, Ordering::Relaxed);
-        let bytes = shard.lock(self.os()).take_untold();
+        let bytes = shard.lock(self.os()).take_untold(&shard.counts);
         self.tell(bytes, now);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A reserved region keeps a word per chunk: how far the chunk's pages have been moved from where the
 //! kernel first saw them (its VMA's page offset less its own). Neighbouring chunks with one such shift can share a VMA;
-//! where it changes there is a seam. Seams are counted, because each costs `fork` about 17 µs and a process has 65,530 VMAs.
+//! where it changes there is a seam. Seams are counted, because each costs `fork` 5 to 15 µs and a process has 65,530 VMAs.
 //! Plain regions (where no reservation was to be had) know no shifts: in them nothing is moved.
 
 #![expect(unsafe_code, reason = "the words per chunk live in memory mapped by the os layer")]

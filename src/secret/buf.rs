@@ -27,6 +27,9 @@ use crate::os::private::{Access, wipe};
 /// host refuses of that is in [`status`](Self::status); with [`Policy::Strict`](super::Policy::Strict) it is
 /// an error. What all of it stops, and what it does not, is said in the [module](super).
 ///
+/// Dropping it ends the process (`abort`), with one line on standard error, if the canary was overwritten, or if the kernel
+/// refuses to open sealed pages to be wiped.
+///
 /// A `SecretBuf` cannot be cloned, copied, printed or compared in a time that tells where it differs:
 ///
 /// ```compile_fail,E0599
@@ -309,7 +312,7 @@ impl fmt::Debug for SecretBuf {
     }
 }
 
-/// In a time that depends on the lengths alone.
+/// In a time that depends on the lengths alone. Panics if the kernel refuses to open sealed pages.
 impl PartialEq for SecretBuf {
     fn eq(&self, other: &Self) -> bool {
         self.expose(|a| other.expose(|b| equal(a, b)))
@@ -318,7 +321,7 @@ impl PartialEq for SecretBuf {
 
 impl Eq for SecretBuf {}
 
-/// In a time that depends on the lengths alone.
+/// In a time that depends on the lengths alone. Panics if the kernel refuses to open sealed pages.
 impl PartialEq<[u8]> for SecretBuf {
     fn eq(&self, other: &[u8]) -> bool {
         self.expose(|a| equal(a, other))

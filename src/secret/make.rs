@@ -181,9 +181,14 @@ impl SecretBuf {
     /// [`BufReader`](std::io::BufReader) or [`Stdin`](std::io::Stdin), whose descriptor can be had as a
     /// `File` by `stdin().as_fd().try_clone_to_owned()`.
     ///
+    /// The secret has the standard protection, as from [`new`](Self::new).
+    ///
     /// # Errors
     /// What the reader returns; [`FileTooLarge`](io::ErrorKind::FileTooLarge) if it gives more than `at_most`
     /// bytes; and as [`new`](Self::new).
+    ///
+    /// # Panics
+    /// When the reader claims to have read more than it was given room for.
     ///
     /// ```
     /// use zk_nalloc::SecretBuf;

@@ -28,7 +28,7 @@ use crate::os::private::{Access, page_size};
 pub(super) const FRONT: usize = 16;
 /// Bytes of canary at least behind a secret.
 const REAR: usize = 8;
-/// Bytes from one slot to the next. Two classes for each doubling waste a quarter at most, and the smallest
+/// Bytes from one slot to the next. Two classes for each doubling waste a third at most, and the smallest
 /// holds the half of a 256-bit key; the largest lets two secrets share the smallest page.
 const STRIDES: [usize; 12] = [48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048];
 /// A chunk is twice as large as the one before it, up to this: small pools lock little, large ones have few.

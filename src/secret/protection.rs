@@ -9,7 +9,8 @@
 pub enum Measure {
     /// An inaccessible page on each side of the secret's own pages. Always asked for.
     GuardPages,
-    /// Random bytes in what the secret leaves free of its pages, checked on drop. Always asked for.
+    /// Random bytes in what the secret leaves free of its pages, checked on drop, which ends the process if they differ. Always
+    /// asked for.
     ///
     /// Where nothing is left free the guard pages touch the secret on both sides.
     Canary,
@@ -131,7 +132,7 @@ impl Protection {
 
     /// The standard, and inaccessible outside of `expose` scopes.
     ///
-    /// A scope costs two `mprotect` calls, about a microsecond.
+    /// A scope costs two `mprotect` calls, about two microseconds.
     ///
     /// ```
     /// use zk_nalloc::SecretBuf;

@@ -22,7 +22,8 @@ const ALIGN_MAX: usize = 4096;
 
 /// Plain data that stays private: a [`SecretBuf`] seen as `T`, or as a slice of them.
 ///
-/// The data is built in place, never moved: nothing of it passes over the stack on the way.
+/// The data is built in place, never moved: nothing of it passes over the stack on the way. Dropped, it may end the process as
+/// a [`SecretBuf`] does.
 ///
 /// ```
 /// use zk_nalloc::Secret;
@@ -351,7 +352,7 @@ impl<T: Contents + ?Sized> fmt::Debug for Secret<T> {
     }
 }
 
-/// Of the bytes, in a time that depends on the lengths alone.
+/// Of the bytes, in a time that depends on the lengths alone. Panics if the kernel refuses to open sealed pages.
 impl<T: Contents + ?Sized> PartialEq for Secret<T> {
     fn eq(&self, other: &Self) -> bool {
         self.buf == other.buf

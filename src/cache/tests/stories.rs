@@ -303,3 +303,14 @@ fn a_block_that_was_put_back_left_its_note_to_the_next_one() {
     assert_eq!(model.cache.take_note(start), None);
     finish(&model, vec![vector], true);
 }
+
+/// What was allocated through a shard that was in use at the moment of reading was left out, so that the sum went back.
+#[test]
+fn what_was_allocated_is_counted_whoever_is_at_it() {
+    let model = model(fake(2 << 30));
+    let block = untouched(&model, MIB, false);
+    let held: Vec<_> = model.cache.shards().iter().map(|shard| shard.lock(model.cache.os())).collect();
+    assert_eq!(model.cache.snapshot().allocated, MIB as u64);
+    drop(held);
+    finish(&model, vec![block], true);
+}

@@ -37,7 +37,7 @@ enum Task {
         #[arg(long)]
         json: bool,
     },
-    /// Pack a trace to a tenth of its length; every command here reads it so
+    /// Pack a trace to a quarter of its length; every command here reads it so
     Pack {
         /// The trace
         file: PathBuf,
