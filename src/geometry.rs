@@ -24,6 +24,15 @@ const SKEW: usize = 32;
 /// have eight, Intel from Ice Lake and AMD from Zen 5 on have twelve.
 const SKEWED_WAYS_MAX: usize = 8;
 
+/// Up to this size blocks that are taken one after the other begin a little more than seven lines after each other, and
+/// longer ones back and forth (docs/DESIGN.md has the measurements): a table of a hundred columns of this length does not
+/// fit into a cache, and loops over one of few longer columns are better off if nothing is fetched ahead.
+const FORTH_MAX: usize = (4 << 20) + (64 << 10);
+
+/// Lines from one colour to the next, times 128: nine turns are a round of the granule, or five.
+const FORTH: usize = 910;
+const BACK_AND_FORTH: usize = 4551;
+
 /// Room in a block for the largest colour.
 const COLOUR_ROOM: usize = GRANULE - LINE;
 
@@ -157,11 +166,14 @@ impl Block {
     /// The offset into the block of the `turn`-th request: a colour, some cache lines into the first granule.
     ///
     /// Buffers that are walked in step must not begin at the same cache set (measured: 32 columns, ten times
-    /// slower). Each turn goes on by 35 71/128 lines, cut to whole ones: nine turns are five rounds of the granule, so that
-    /// neighbours in time lie six lines and more apart, every ninth begins alike but for a line in 1,152 turns, and all 64
-    /// colours come. Few colours at a time beat many, and no two may be next to each other. Nor may three in a row be
-    /// equally far apart, as they are with steps of two rounds: one load in a loop over columns seems to be taken for one that
-    /// goes on at that distance, and what is fetched ahead of it is far off (docs/DESIGN.md has the measurements). A copy from one to the next is spared the stalls of stores and loads that share their low bits.
+    /// slower). Nine turns are five rounds of the granule, or one, but for a line in hundreds of turns, cut to whole lines: so
+    /// neighbours in time lie six lines and more apart, every ninth begins alike, and all 64 colours come. Few colours at
+    /// a time beat many, and no two may be next to each other.
+    ///
+    /// Their order matters because processors fetch ahead what lies as far from a load as that lies from the one before. In a
+    /// loop over a table's columns that is the next column, if they begin equally far from each other, which a row of a
+    /// hundred columns gains by; or else far off, and a load in a loop over a few long columns loses by it.
+    /// docs/DESIGN.md has the measurements.
     ///
     /// Long blocks begin `skew` bytes earlier: nothing, or half a line ([`skew`]).
     #[inline]
@@ -169,7 +181,8 @@ impl Block {
         if layout.align() >= GRANULE {
             return 0;
         }
-        let lines = turn.wrapping_mul(4551) >> 7;
+        let step = if layout.size() <= FORTH_MAX { FORTH } else { BACK_AND_FORTH };
+        let lines = turn.wrapping_mul(step) >> 7;
         let whole = lines.wrapping_mul(LINE) & COLOUR_ROOM;
         let offset = if layout.size() < LONG_FROM {
             whole
@@ -271,19 +284,30 @@ mod tests {
 
     #[test]
     fn nine_turns_give_nine_colours_far_apart_and_all_come() {
-        let line = |turn| Block::colour(turn, layout(LARGE_FROM, 8), skew(8)) / LINE;
-        let mut seen = [false; 64];
-        for turn in 0..64 * 1152 {
-            seen[line(turn)] = true;
-            for earlier in turn.saturating_sub(8)..turn {
-                let apart = line(turn).abs_diff(line(earlier));
-                assert!(apart.min(64 - apart) >= 6, "turns {earlier} and {turn}");
+        for size in [LARGE_FROM, 4 << 20, 5 << 20, 1 << 30] {
+            let line = |turn| Block::colour(turn, layout(size, 8), skew(12)) / LINE;
+            let mut seen = [false; 64];
+            for turn in 0..64 * 1152 {
+                seen[line(turn)] = true;
+                for earlier in turn.saturating_sub(8)..turn {
+                    let apart = line(turn).abs_diff(line(earlier));
+                    assert!(apart.min(64 - apart) >= 6, "{size}: turns {earlier} and {turn}");
+                }
             }
-            // Forward or back within the granule: three times the same would be a distance that is gone on at.
-            let goes_on = |turn| line(turn) < line(turn + 1);
-            assert!([1, 2].iter().any(|&more| goes_on(turn) != goes_on(turn + more)), "turn {turn}");
+            assert!(seen.iter().all(|&s| s), "{size}");
         }
-        assert!(seen.iter().all(|&s| s));
+    }
+
+    #[test]
+    fn short_blocks_go_on_equally_far_and_long_ones_back_and_forth() {
+        let line = |size, turn| Block::colour(turn, layout(size, 64), skew(12)) / LINE;
+        // The ways from one to the next, of which most are seven lines; the others go round or make up for the rest.
+        let on = |turn: &usize| line(4 << 20, turn + 1) == line(4 << 20, *turn) + 7;
+        assert!((0..900).filter(on).count() >= 700);
+        // Three times the same would be a distance that is gone on at.
+        let forth =
+            |turn| line((4 << 20) + (64 << 10) + 1, turn) < line((4 << 20) + (64 << 10) + 1, turn + 1);
+        assert!((0..900).all(|turn| [1, 2].iter().any(|&more| forth(turn) != forth(turn + more))));
     }
 
     #[test]

@@ -23,6 +23,12 @@ pub(super) fn list() -> Vec<Pattern> {
             "a table of 2^15 rows and 1312 columns of 32 bits transposed into a fresh buffer and back, on all threads",
             transpose,
         ),
+        Pattern::new(
+            "constraints/100x2M",
+            "100 columns of 2^19 rows of 32 bits, each computed from the two before, then constraints over 32 rows of all \
+             columns at a time, on all threads",
+            constraints,
+        ),
     ]
 }
 
@@ -145,6 +151,87 @@ pub fn transposed(from: &[u32], to: &mut [u32], width: usize, height: usize) {
             }
         }
     });
+}
+
+/// Columns of a table over the field of 2^31 - 1 elements, and so many rows as vectors hold of them.
+const WIDE: usize = 100;
+const PACKED: usize = 32;
+const MERSENNE: u32 = (1 << 31) - 1;
+
+fn constraints(scale: Scale) -> Case {
+    let rows = 1_usize << log(scale, 19);
+    let powers: Vec<u32> = (0..WIDE as u32 - 2).map(|k| 7 * k + 1).collect();
+    // Each constraint is 0; with 1 added to it, the sum is that of the powers.
+    let wanted: u32 = powers.iter().sum();
+    let mut round = 0;
+    Case::new(scale.rounds(8), move |watch| {
+        round += 1_u32;
+        let (table, sums) = watch.timed(|| {
+            let table = squares(rows, round);
+            let sums = evaluated(&table, &powers);
+            (table, sums)
+        });
+        assert!(sums.len() == rows && sums.iter().all(|&sum| sum == wanted), "a constraint does not hold");
+        watch.timed(|| drop((table, sums)));
+        4 * rows * (WIDE + 1)
+    })
+}
+
+/// A table in which each column but the first two is the sum of the squares of the two before it.
+fn squares(rows: usize, seed: u32) -> Vec<Vec<u32>> {
+    let mut table: Vec<Vec<u32>> = Vec::with_capacity(WIDE);
+    table.push(vec![seed % MERSENNE; rows]);
+    table.push((0..rows as u32).collect());
+    for column in 2..WIDE {
+        let before = table[column - 2].par_chunks(4096).zip(table[column - 1].par_chunks(4096));
+        let mut next = vec![0; rows];
+        next.par_chunks_mut(4096).zip(before).for_each(|(next, (a, b))| {
+            for ((next, &a), &b) in next.iter_mut().zip(a).zip(b) {
+                *next = sum_of_squares(a, b);
+            }
+        });
+        table.push(next);
+    }
+    table
+}
+
+/// For each row the sum of its constraints, each with 1 added and times its power.
+fn evaluated(table: &[Vec<u32>], powers: &[u32]) -> Vec<u32> {
+    let mut sums = vec![0; table[0].len()];
+    let columns: Vec<&[[u32; PACKED]]> = table.iter().map(|column| column.as_chunks().0).collect();
+    sums.as_chunks_mut().0.par_iter_mut().enumerate().with_min_len(64).for_each(|(at, sums)| {
+        *sums = rows_of(&columns, powers, at);
+    });
+    sums
+}
+
+/// A function of its own, like the other loops that are compared.
+#[inline(never)]
+fn rows_of(columns: &[&[[u32; PACKED]]], powers: &[u32], at: usize) -> [u32; PACKED] {
+    let mut sums = [0; PACKED];
+    let (mut a, mut b) = (columns[0][at], columns[1][at]);
+    for (column, power) in columns[2..].iter().zip(powers) {
+        let c = column[at];
+        for row in 0..PACKED {
+            let constraint = reduced(u64::from(c[row] + MERSENNE - sum_of_squares(a[row], b[row])) + 1);
+            sums[row] = reduced(u64::from(constraint) * u64::from(*power) + u64::from(sums[row]));
+        }
+        (a, b) = (b, c);
+    }
+    sums
+}
+
+/// `a² + b²`.
+const fn sum_of_squares(a: u32, b: u32) -> u32 {
+    let (a, b) = (a as u64, b as u64);
+    reduced(a * a + b * b)
+}
+
+/// The remainder of a number below 2^63 by 2^31 - 1.
+const fn reduced(x: u64) -> u32 {
+    let folded = (x & MERSENNE as u64) + (x >> 31);
+    let again = (folded & MERSENNE as u64) + (folded >> 31);
+    if again >= MERSENNE as u64 { (again - MERSENNE as u64) as u32 } else { again as u32 }
 }
 
 /// Interpolates a column and evaluates it on a coset that has more points.
