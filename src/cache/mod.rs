@@ -4,8 +4,6 @@
 //! invariants are C1 to C5 of `docs/SAFETY.md`. It decides where memory comes from and when the limits are
 //! looked at; what a pointer is made of is `global`'s business.
 
-#![expect(unsafe_code, reason = "the shards live in memory mapped by the os layer")]
-
 mod ahead;
 mod beside;
 mod careful;
@@ -21,6 +19,7 @@ mod refill;
 mod room;
 mod runs;
 mod shard;
+mod shards;
 mod slow;
 mod thin;
 mod untouched;
@@ -35,13 +34,12 @@ pub(crate) use peaks::PLACES;
 pub(crate) use shard::{SIZES, size_line};
 
 use core::alloc::Layout;
-use core::cell::Cell;
 
 use crate::config::{Config, Settings};
 use crate::geometry::{Block, SizeClass, skew};
 use crate::heap::{Growth, PageHeap, Setup, Unclean};
 use crate::limits::Limits;
-use crate::os::{self, GRANULE, Huge, HugeMode, Os};
+use crate::os::{self, Huge, HugeMode, Os};
 use crate::sync::{
     Lock,
     atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering},
@@ -55,18 +53,6 @@ use keeper::Keeper;
 use peaks::Peaks;
 use shard::Shard;
 use untouched::Untouched;
-
-#[cfg(all(test, loom))]
-loom::thread_local! {
-    static SHARD: Cell<usize> = Cell::new(0);
-}
-
-#[cfg(not(all(test, loom)))]
-thread_local! {
-    /// Which shard this thread uses, plus one; 0 before it has one. Without a destructor, so that it can be
-    /// read while a thread ends; a thread that ends leaves nothing behind (C1).
-    static SHARD: Cell<usize> = const { Cell::new(0) };
-}
 
 /// The most that one shard holds, in bytes, whatever the ceiling. A hot run that it takes from the heap may come on top, and
 /// what that has beyond its usual length.
@@ -261,13 +247,7 @@ impl<O: Os> Cache<O> {
         let facts = os.facts();
         let settings = os::settings(config, os, &os::REPORTED);
         let count = facts.cpus.saturating_mul(SHARDS_PER_CPU).next_power_of_two().clamp(1, SHARDS_MAX);
-        let bytes = (count * size_of::<Shard>()).next_multiple_of(facts.page.max(GRANULE));
-        let address = os.map(bytes, GRANULE).ok()?;
-        let shards: *mut Shard = core::ptr::with_exposed_provenance_mut(address);
-        for i in 0..count {
-            // SAFETY: the mapping is fresh, ours, aligned to a page and long enough for `count` shards.
-            unsafe { shards.add(i).write(Shard::new()) };
-        }
+        let shards = shards::map(os, facts.page, count)?;
         let huge = facts.advice(settings.thp);
         let setup = Setup {
             page: facts.page,
@@ -330,64 +310,6 @@ impl<O: Os> Cache<O> {
     pub(crate) fn colour(&self, turn: usize, layout: Layout) -> usize {
         // Relaxed: as in `page`.
         Block::colour(turn, layout, self.skew.load(Ordering::Relaxed))
-    }
-
-    /// The shards, wherever they are kept; null before the first request and while a thread forks.
-    fn shards_now(&self) -> *mut Shard {
-        // Acquire: pairs with the release in `start`, so that the shards and settings are seen whole.
-        let shards = self.shards.load(Ordering::Acquire);
-        if shards.is_null() { self.shards_careful.load(Ordering::Acquire) } else { shards }
-    }
-
-    /// All shards; none before the first request.
-    fn shards(&self) -> &[Shard] {
-        self.all_of(self.shards_now())
-    }
-
-    /// All of `shards`, which are all there are, or null.
-    fn all_of(&self, shards: *mut Shard) -> &[Shard] {
-        if shards.is_null() {
-            return &[];
-        }
-        // SAFETY: `start` wrote `shard_count` shards there before it published the pointer, for ever; they
-        // are shared, and all that changes in them is behind a lock or atomic.
-        unsafe { core::slice::from_raw_parts(shards, self.shard_count.load(Ordering::Relaxed)) }
-    }
-
-    /// The calling thread's shard, once the cache is ready, unless all have to take the slow path.
-    #[inline]
-    fn shard(&self) -> Option<&Shard> {
-        // Acquire: pairs with the release in `start`.
-        self.shard_of(self.shards.load(Ordering::Acquire))
-    }
-
-    /// The calling thread's shard, once the cache is ready.
-    fn shard_slow(&self) -> Option<&Shard> {
-        self.shard_of(self.shards_now())
-    }
-
-    /// The calling thread's one of `shards`, which are all there are, or null.
-    #[inline]
-    fn shard_of(&self, shards: *mut Shard) -> Option<&Shard> {
-        if shards.is_null() {
-            return None;
-        }
-        let mut mine = SHARD.with(Cell::get);
-        if mine == 0 {
-            mine = self.assign_slow();
-        }
-        // The count is a power of two; another cache, in a test, may have fewer shards.
-        let mask = self.shard_count.load(Ordering::Relaxed) - 1;
-        // SAFETY: as in `shards`; the index is under the count.
-        Some(unsafe { &*shards.add((mine - 1) & mask) })
-    }
-
-    #[cold]
-    fn assign_slow(&self) -> usize {
-        // Relaxed: any distribution is right, an even one is fast.
-        let mine = self.next.fetch_add(1, Ordering::Relaxed) % SHARDS_MAX + 1;
-        SHARD.with(|shard| shard.set(mine));
-        mine
     }
 
     /// Takes a block of a class from this thread's shard: the whole fast path. `None` if there is none, and

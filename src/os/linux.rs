@@ -11,6 +11,7 @@ mod environ;
 mod files;
 mod hooks;
 mod host;
+mod in_use;
 mod limits;
 mod output;
 mod path;
@@ -28,6 +29,7 @@ mod usage;
 mod vma;
 
 pub(crate) use hooks::{at_exit, at_fork, keep_small_top, start_thread};
+pub(crate) use in_use::{InUse, huge_page_bytes};
 pub(crate) use limits::{Limit, overcommit_mode};
 #[cfg(not(all(test, loom)))]
 pub(crate) use signals::{INTERRUPT, at_signals};
@@ -406,29 +408,6 @@ impl Os for Linux {
     }
 }
 
-/// What `/proc/self/statm` tells.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum InUse {
-    /// All that is mapped.
-    AddressSpace = 0,
-    /// What is in memory.
-    Resident = 1,
-    /// Of that, what is of files or shared.
-    Shared = 2,
-    /// What is private and writable, stacks included.
-    Data = 5,
-}
-
-impl InUse {
-    /// Bytes of it in this process now.
-    pub(crate) fn bytes(self) -> Option<usize> {
-        let mut buffer = [0_u8; 128];
-        let text = files::head(c"/proc/self/statm", &mut buffer)?;
-        let pages = text::words(text).nth(self as usize).and_then(text::number)?;
-        usize::try_from(pages).ok()?.checked_mul(host::page())
-    }
-}
-
 /// Writes zeros over a range that its caller owns, whole, and to which it has no reference.
 pub(super) fn wipe(addr: usize, len: usize) {
     let to: *mut u8 = core::ptr::with_exposed_provenance_mut(addr);
@@ -444,14 +423,6 @@ pub(super) fn touch(addr: usize, len: usize) {
         // SAFETY: the caller owns the range, which is accessible, and has no reference into it (O2).
         unsafe { byte.write_volatile(0) };
     }
-}
-
-/// Bytes of huge pages in this process (`AnonHugePages` of `/proc/self/smaps_rollup`).
-pub(crate) fn huge_page_bytes() -> Option<usize> {
-    let mut buffer = [0_u8; 2048];
-    let text = files::head(c"/proc/self/smaps_rollup", &mut buffer)?;
-    let kib = text.split(|&b| b == b'\n').find_map(|line| text::named(line, b"AnonHugePages:"))?;
-    usize::try_from(kib).ok()?.checked_mul(1 << 10)
 }
 
 /// Writes one line to standard error and ends the process.

@@ -12,7 +12,7 @@ use loom::thread::{Builder, JoinHandle};
 
 use super::fake_in_short;
 use super::model::{Live, Model};
-use crate::cache::SHARD;
+use crate::cache::shards::SHARD;
 use crate::config::Config;
 use crate::os::fake::Fake;
 

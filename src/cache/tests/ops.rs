@@ -6,7 +6,7 @@ use std::alloc::Layout;
 
 use super::model::{Live, Model, World};
 use super::pattern::mix;
-use crate::cache::SHARD;
+use crate::cache::shards::SHARD;
 use crate::os::fake::errno;
 use crate::os::fake::{Call, Fake, MoveFailure, PurgeFailure, RemapFailure, When};
 use crate::os::{Linux, Room};
