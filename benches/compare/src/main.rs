@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use prove_harness::{Error, Rows, finish, parse};
+use prove_harness::{Error, Rows, finish, parse, say};
 use zk_compare::arenas::Group;
 use zk_compare::calls;
 use zk_compare::compare::{self, Settings};
@@ -109,16 +109,16 @@ fn main() -> ExitCode {
 }
 
 fn list() -> Result<(), Error> {
-    println!("patterns:");
+    say("patterns:")?;
     for pattern in patterns::all() {
-        println!("  {:24} {}", pattern.name, pattern.about);
+        say(format_args!("  {:24} {}", pattern.name, pattern.about))?;
     }
     for (name, about) in arenas::GROUPS {
-        println!("  {name:24} {about}");
+        say(format_args!("  {name:24} {about}"))?;
     }
-    println!("allocators:");
+    say("allocators:")?;
     for peer in peers::ALL {
-        println!("  {:24} {}", peer.name, peer.about);
+        say(format_args!("  {:24} {}", peer.name, peer.about))?;
     }
     Ok(())
 }
@@ -173,11 +173,11 @@ fn system_calls(options: &Run) -> Result<(), Error> {
         )));
     }
     let calls = calls::count(&patterns, &peers, settings)?;
-    println!("{}", calls::table(&calls));
-    match &options.record {
-        Some(name) => keep(Record { calls, ..Record::default() }, name),
-        None => Ok(()),
+    let table = calls::table(&calls);
+    if let Some(name) = &options.record {
+        keep(Record { calls, ..Record::default() }, name)?;
     }
+    say(table)
 }
 
 /// Writes a record, or adds to the one of that name.
@@ -222,11 +222,11 @@ fn report(record: Option<PathBuf>) -> Result<(), Error> {
     };
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/BENCHMARKS.md");
     report::report(&Record::read(&folder)?, &name_of(&folder), &provers::tables(&folder)?, &document)?;
-    println!("{} shows {}", document.display(), folder.display());
+    say(format_args!("{} shows {}", document.display(), folder.display()))?;
     let of_provers = latest(readme::FILES[0].0)?;
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
     readme::write(&readme, &name_of(&of_provers), &of_provers)?;
-    println!("{} shows {}", readme.display(), of_provers.display());
+    say(format_args!("{} shows {}", readme.display(), of_provers.display()))?;
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use prove_harness::say;
 
 /// Shows how far a comparison has come.
 #[derive(Debug)]
@@ -55,7 +56,9 @@ impl Progress {
 
     /// Prints on standard output without spoiling the bar.
     pub fn print(&self, text: &str) {
-        self.bar.suspend(|| println!("{text}"));
+        if let Err(error) = self.bar.suspend(|| say(text)) {
+            self.say(&format!("error: {error}"));
+        }
     }
 
     /// Takes the bar away.

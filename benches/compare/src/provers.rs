@@ -12,7 +12,7 @@ use prove_harness::{Choice, Contender, Error, Rows, Settings, Task, compare_all,
 
 use crate::build::{Program, children};
 use crate::compare::{environment, foreign_settings};
-use crate::peers::{self, OURS, Peer};
+use crate::peers::{self, OURS, OURS_OVER, Peer, SMALL_SIDE, SMALL_SIDE_OVER};
 
 /// What there is to prove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -86,15 +86,16 @@ pub fn compare(
         let name = name.to_string_lossy();
         return Err(Error::new(format!("{name} is set and would change an allocator: unset it first")));
     }
-    // Ours as it comes: its other forms are a matter of patterns.
-    let peers: Vec<&Peer> = peers.iter().copied().filter(|peer| !peer.ours || peer.name == OURS).collect();
-    let built: Vec<&Peer> = peers.iter().map(|peer| without_ours(peer)).collect();
+    // Ours as it comes, and over another small side: its other forms are a matter of patterns.
+    let is_compared = |peer: &&Peer| !peer.ours || [OURS, OURS_OVER].contains(&peer.name);
+    let peers: Vec<&Peer> = peers.iter().copied().filter(is_compared).collect();
+    let built: Vec<&Peer> = peers.iter().map(|peer| small_side(peer)).collect();
     let children = children(&statement.program(), &built, &mut |name| eprintln!("building {name}"))?;
     for line in &children.left_out {
         eprintln!("{line}");
     }
     let contender = |peer: &&Peer| {
-        let program = children.of(without_ours(peer)).map(Path::to_path_buf)?;
+        let program = children.of(small_side(peer)).map(Path::to_path_buf)?;
         Some(contender(peer, program, settings))
     };
     let contenders: Vec<Contender> = peers.iter().filter_map(contender).collect();
@@ -132,23 +133,22 @@ pub fn tables(folder: &Path) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Every build holds ours and the C library's: these need no feature.
-fn without_ours(peer: &Peer) -> &'static Peer {
-    let base = peers::by_name(if peer.ours { "glibc" } else { peer.name });
-    base.unwrap_or(&peers::ALL[0])
+/// Whose build a peer needs: every one holds ours and the C library's beside its own.
+fn small_side(peer: &Peer) -> &'static Peer {
+    let base = match peer.name {
+        OURS => SMALL_SIDE,
+        OURS_OVER => SMALL_SIDE_OVER,
+        name => name,
+    };
+    peers::by_name(base).unwrap_or(&peers::ALL[0])
 }
 
 fn contender(peer: &Peer, program: PathBuf, settings: &Settings) -> Contender {
-    let choice = match (peer.ours, peer.feature) {
-        (true, _) => "nalloc",
-        (false, None) => "system",
-        (false, Some(_)) => "rival",
+    let (choice, name) = match (peer.name, peer.feature) {
+        (OURS, _) => ("nalloc", Choice::NAlloc.title().into()),
+        (OURS_OVER, _) => ("over", format!("{} over {SMALL_SIDE_OVER}", Choice::NAlloc.title())),
+        (name, None) => ("system", name.into()),
+        (name, Some(_)) => ("rival", name.into()),
     };
-    let name = if peer.name == OURS { Choice::NAlloc.title() } else { peer.name };
-    Contender {
-        name: name.into(),
-        program,
-        choice: choice.into(),
-        environment: environment(peer, settings.threads()),
-    }
+    Contender { name, program, choice: choice.into(), environment: environment(peer, settings.threads()) }
 }

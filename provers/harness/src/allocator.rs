@@ -32,6 +32,8 @@ static CHOSEN: AtomicU8 = AtomicU8::new(UNDECIDED);
 static NALLOC: NAlloc = NAlloc::new();
 #[cfg(feature = "rival")]
 static RIVAL: crate::rival::Rival = crate::rival::RIVAL;
+#[cfg(feature = "rival")]
+static OVER: NAlloc<crate::rival::Rival> = NAlloc::with_small(crate::rival::RIVAL);
 
 /// What can stand behind [`Dispatch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -46,6 +48,9 @@ pub enum Choice {
     /// The one allocator that a feature of this package puts in.
     #[cfg(feature = "rival")]
     Rival = 3,
+    /// `NAlloc` with that one as its small side.
+    #[cfg(feature = "rival")]
+    Over = 4,
 }
 
 impl Choice {
@@ -60,6 +65,8 @@ impl Choice {
             Self::NAlloc => "nalloc",
             #[cfg(feature = "rival")]
             Self::Rival => "rival",
+            #[cfg(feature = "rival")]
+            Self::Over => "over",
         }
     }
 
@@ -71,6 +78,21 @@ impl Choice {
             Self::NAlloc => "NAlloc",
             #[cfg(feature = "rival")]
             Self::Rival => "rival",
+            #[cfg(feature = "rival")]
+            Self::Over => "NAlloc over rival",
+        }
+    }
+
+    /// Returns whether large blocks come from `NAlloc`.
+    #[must_use]
+    pub const fn is_ours(self) -> bool {
+        match self {
+            Self::System => false,
+            Self::NAlloc => true,
+            #[cfg(feature = "rival")]
+            Self::Rival => false,
+            #[cfg(feature = "rival")]
+            Self::Over => true,
         }
     }
 
@@ -87,6 +109,8 @@ impl Choice {
             2 => Some(Self::NAlloc),
             #[cfg(feature = "rival")]
             3 => Some(Self::Rival),
+            #[cfg(feature = "rival")]
+            4 => Some(Self::Over),
             _ => None,
         }
     }
@@ -123,6 +147,8 @@ macro_rules! forward {
             Choice::NAlloc => NALLOC.$method($($argument),*),
             #[cfg(feature = "rival")]
             Choice::Rival => RIVAL.$method($($argument),*),
+            #[cfg(feature = "rival")]
+            Choice::Over => OVER.$method($($argument),*),
         }
     };
 }

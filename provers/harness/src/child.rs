@@ -58,14 +58,14 @@ pub fn serve<P: Prover>(
         .build_global()
         .map_err(|cause| Error::doing("starting the worker threads", cause))?;
     let prover = phase_named("prepare", prepare);
-    if choice == Choice::NAlloc && settings.prefault > 0 {
+    if choice.is_ours() && settings.prefault > 0 {
         let bytes = zk_nalloc::prefault(settings.prefault << 20);
         eprintln!("faulted in before the first proof: {} MiB", bytes >> 20);
     }
     for round in 0..settings.rounds {
         report(&Event::Proof(one_round(&prover, round)?))?;
     }
-    let nalloc = choice == Choice::NAlloc;
+    let nalloc = choice.is_ours();
     if nalloc && settings.stats {
         eprintln!("{}", zk_nalloc::stats());
     }

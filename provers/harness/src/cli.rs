@@ -4,6 +4,7 @@
 //! answered in one clear line.
 
 use std::fmt;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -127,6 +128,23 @@ fn one_line(answer: &str) -> String {
     paragraph.collect::<Vec<_>>().join(" ")
 }
 
+/// Prints a line on standard output; whoever reads may stop to (`head`), and nobody misses the rest.
+///
+/// # Errors
+/// When standard output takes no more for another reason.
+pub fn say(what: impl fmt::Display) -> Result<(), Error> {
+    say_to(&mut std::io::stdout(), what)
+}
+
+fn say_to(output: &mut impl Write, what: impl fmt::Display) -> Result<(), Error> {
+    match writeln!(output, "{what}") {
+        Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {
+            Err(Error::doing("writing to standard output", cause))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Turns the outcome of a prover into its exit status, an error into one line on standard error.
 #[must_use]
 pub fn finish(outcome: Result<(), Error>) -> ExitCode {
@@ -143,7 +161,7 @@ pub fn finish(outcome: Result<(), Error>) -> ExitCode {
 mod tests {
     use clap::Parser;
 
-    use super::{Choice, Rows, Settings, one_line};
+    use super::{Choice, Error, Rows, Settings, one_line, say_to};
 
     #[derive(Parser, Debug)]
     struct Cli {
@@ -191,5 +209,26 @@ mod tests {
         );
         let cli = parse(&["--allocator", "nalloc", "--threads", "3"]).expect("child parses");
         assert_eq!((cli.settings.allocator, cli.settings.threads()), (Some(Choice::NAlloc), 3));
+    }
+
+    /// Takes nothing, for this reason.
+    struct Full(std::io::ErrorKind);
+
+    impl std::io::Write for Full {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(self.0.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn who_stops_reading_is_no_error_and_a_full_disk_is() {
+        assert!(say_to(&mut Full(std::io::ErrorKind::BrokenPipe), "a table").is_ok());
+        let said = say_to(&mut Full(std::io::ErrorKind::StorageFull), "a table");
+        assert!(
+            said.is_err_and(|error: Error| error.to_string().starts_with("writing to standard output: "))
+        );
     }
 }

@@ -23,6 +23,6 @@ pub mod usage;
 
 pub use allocator::{Choice, Dispatch};
 pub use child::{Prover, serve};
-pub use cli::{Rows, Settings, finish, parse};
+pub use cli::{Rows, Settings, finish, parse, say};
 pub use error::Error;
 pub use parent::{Contender, Task, compare, compare_all};

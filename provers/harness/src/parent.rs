@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use crate::allocator::{Choice, VARIABLE};
-use crate::cli::Settings;
+use crate::cli::{Settings, say};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::progress::Progress;
@@ -100,14 +100,17 @@ pub fn compare_all(
     }
     progress.done();
     let record = Record { machine, threads: settings.threads(), runs };
-    println!("{}", table::render(&record.runs));
-    println!("{}", table::caption(&record, settings.rounds));
-    for trace in traces {
-        println!("a picture: cargo run --release -p zk-nalloc-trace -- picture {}", trace.display());
-    }
     if let Some(file) = file {
         serde_json::to_writer_pretty(file, &record)
             .map_err(|cause| Error::doing("writing the record", cause))?;
+    }
+    say(table::render(&record.runs))?;
+    say(table::caption(&record, settings.rounds))?;
+    for trace in traces {
+        say(format_args!(
+            "a picture: cargo run --release -p zk-nalloc-trace -- picture {}",
+            trace.display()
+        ))?;
     }
     Ok(failed)
 }

@@ -47,7 +47,9 @@ pub fn render(runs: &[Run]) -> String {
             table.add_row(row(statement, name, summary));
         }
         if let Some((last, others)) = summaries.split_last() {
-            for base in bases(others) {
+            // Ours over another small side is not whom ours is compared with.
+            let others: Vec<_> = others.iter().filter(|other| !other.0.starts_with(&last.0)).collect();
+            for base in bases(&others) {
                 table.add_row(ratios(statement, last, base));
             }
         }
@@ -56,12 +58,12 @@ pub fn render(runs: &[Run]) -> String {
 }
 
 /// Whom the last allocator is compared with: the only other one, or the fastest and the leanest that stays warm.
-fn bases(others: &[(String, Summary)]) -> Vec<&(String, Summary)> {
+fn bases<'a>(others: &[&'a (String, Summary)]) -> Vec<&'a (String, Summary)> {
     if others.len() < 2 {
-        return others.iter().collect();
+        return others.to_vec();
     }
     let least = |value: fn(&Summary) -> f64, among: &dyn Fn(&Summary) -> bool| {
-        let among = others.iter().filter(|(_, summary)| among(summary));
+        let among = others.iter().copied().filter(|(_, summary)| among(summary));
         among.min_by(|(_, a), (_, b)| value(a).total_cmp(&value(b)))
     };
     let fastest = least(|summary| summary.warm_seconds_median, &|_| true);
@@ -165,10 +167,11 @@ mod tests {
             run("System", 0, &[4.0, 3.0, 3.0], 900),
             run("fast", 0, &[4.0, 1.0, 1.0], 2_000),
             run("lean", 0, &[4.0, 2.0, 2.0], 800),
+            run("NAlloc over lean", 0, &[1.0, 0.5, 0.5], 700),
             run("NAlloc", 0, &[3.0, 1.0, 1.0], 1_000),
         ];
         let table = render(&runs);
-        let rows: Vec<Vec<&str>> = table.lines().skip(6).map(cells).collect();
+        let rows: Vec<Vec<&str>> = table.lines().skip(7).map(cells).collect();
         assert_eq!(
             rows,
             [

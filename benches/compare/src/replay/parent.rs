@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use comfy_table::{CellAlignment, Table, presets};
-use prove_harness::Error;
+use prove_harness::{Error, say};
 use zk_nalloc_trace::summary::Summary;
 use zk_nalloc_trace::{Story, Trace};
 
@@ -17,7 +17,7 @@ use crate::progress::Progress;
 /// Replays a trace under these allocators and prints a table on standard output.
 ///
 /// # Errors
-/// When the trace cannot be read, or not as much was live in a replay as in the trace.
+/// When the trace cannot be read, not as much was live in a replay as in the trace, or standard output takes no more.
 pub fn compare(file: &Path, peers: &[&'static Peer], settings: Settings) -> Result<(), Error> {
     let trace = Trace::read(file).map_err(|cause| Error::new(cause.to_string()))?;
     let story = Story::of(&trace);
@@ -42,9 +42,9 @@ pub fn compare(file: &Path, peers: &[&'static Peer], settings: Settings) -> Resu
     }
     programs.left_out.iter().for_each(|line| progress.say(line));
     progress.done();
-    println!("{}", table(&outcomes, &summary));
+    say(table(&outcomes, &summary))?;
     for caveat in summary.caveats(&story) {
-        println!("note: {caveat}");
+        say(format_args!("note: {caveat}"))?;
     }
     let all = || outcomes.iter().flat_map(|(peer, all)| all.iter().map(move |outcome| (peer, outcome)));
     if let Some((peer, other)) = all().find(|(_, o)| o.refused == 0 && o.peak_live_bytes != story.peak_live) {
@@ -54,9 +54,9 @@ pub fn compare(file: &Path, peers: &[&'static Peer], settings: Settings) -> Resu
             peer.name
         )));
     }
-    println!("peak live: {} bytes, in the trace and in every replay", story.peak_live);
+    say(format_args!("peak live: {} bytes, in the trace and in every replay", story.peak_live))?;
     if let Some((peer, other)) = all().find(|(_, outcome)| outcome.refused > 0) {
-        println!("note: {} requests were refused under {}", other.refused, peer.name);
+        say(format_args!("note: {} requests were refused under {}", other.refused, peer.name))?;
     }
     Ok(())
 }
