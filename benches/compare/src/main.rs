@@ -46,7 +46,7 @@ enum Task {
         settings: prove_harness::Settings,
     },
     /// Take and free the blocks of a trace (`ZK_NALLOC_TRACE`) again, in its order, under every allocator; the filters stand
-    /// before this word
+    /// before this word, and `--record` there says into which record that exists already the replays go
     Replay {
         /// The trace, packed or not
         trace: PathBuf,
@@ -97,11 +97,10 @@ fn main() -> ExitCode {
             if let Some(name) = arguments.run.record.as_ref().filter(|_| settings.json.is_none()) {
                 settings.json = Some(provers::file_of(statement, &records().join(name)));
             }
-            provers::compare(statement, &rows, &chosen_peers(&arguments.run), &settings)
+            is_there(&arguments.run)
+                .and_then(|()| provers::compare(statement, &rows, &chosen_peers(&arguments.run), &settings))
         }
-        Some(Task::Replay { trace }) => {
-            replay::compare(&trace, &chosen_peers(&arguments.run), settings(&arguments.run))
-        }
+        Some(Task::Replay { trace }) => replay(&trace, &arguments.run),
         Some(Task::Report { record }) => report(record),
         None if arguments.run.list => list(),
         None => run(&arguments.run),
@@ -165,19 +164,31 @@ fn chosen_peers(options: &Run) -> Vec<&'static Peer> {
 
 fn system_calls(options: &Run) -> Result<(), Error> {
     let Chosen { patterns, peers, settings, .. } = chosen(options)?;
-    let folder = options.record.as_ref().map(|name| records().join(name));
-    if let Some(folder) = folder.filter(|folder| !folder.exists()) {
-        return Err(Error::new(format!(
-            "{}: no such record, to which counts could be added",
-            folder.display()
-        )));
-    }
+    is_there(options)?;
     let calls = calls::count(&patterns, &peers, settings)?;
     let table = calls::table(&calls);
     if let Some(name) = &options.record {
         keep(Record { calls, ..Record::default() }, name)?;
     }
     say(table)
+}
+
+fn replay(trace: &Path, options: &Run) -> Result<(), Error> {
+    is_there(options)?;
+    replay::compare(trace, &chosen_peers(options), settings(options), |replays| {
+        options.record.as_ref().map_or(Ok(()), |name| keep(Record { replays, ..Record::default() }, name))
+    })
+}
+
+/// Refuses a record to which nothing can be added: only a comparison of patterns begins one.
+fn is_there(options: &Run) -> Result<(), Error> {
+    let folder = options.record.as_ref().map(|name| records().join(name));
+    match folder.filter(|folder| !folder.exists()) {
+        Some(folder) => {
+            Err(Error::new(format!("{}: no such record, to which this could be added", folder.display())))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Writes a record, or adds to the one of that name.

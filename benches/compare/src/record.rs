@@ -2,7 +2,7 @@
 //!
 //! Why it is here: no table and no plot is computed from anything but what a record holds, so whoever has the record
 //! can make them again. A record is a folder: `rounds.csv`, a row per round of every process, `arenas.csv`, a row per turn
-//! of the comparison of arenas, `calls.csv`, a row per count of system calls, and `machine.txt`, which says on what machine
+//! of the comparison of arenas, `calls.csv`, a row per count of system calls, `replays.csv`, a row per replay of a trace, and `machine.txt`, which says on what machine
 //! and of what state of the project, and who had to be left out and why.
 
 use std::fs;
@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::arenas::Turn;
+use crate::replay::Replay;
 
 /// One round of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, Default)]
@@ -104,6 +105,8 @@ pub struct Record {
     pub arenas: Vec<Turn>,
     /// System calls, counted.
     pub calls: Vec<Calls>,
+    /// Every replay of a trace, and of each trace what was recorded.
+    pub replays: Vec<Replay>,
 }
 
 /// The file of a record that has a line for each round.
@@ -111,6 +114,7 @@ pub const ROUNDS: &str = "rounds.csv";
 const MACHINE: &str = "machine.txt";
 const ARENAS: &str = "arenas.csv";
 const CALLS: &str = "calls.csv";
+const REPLAYS: &str = "replays.csv";
 
 impl Record {
     /// Writes the record into a folder, which is made where it is missing.
@@ -130,11 +134,12 @@ impl Record {
         }
         file.flush().map_err(|cause| doing(&cause))?;
         write_if_any(&self.arenas, &folder.join(ARENAS)).map_err(|cause| doing(&cause))?;
-        write_if_any(&self.calls, &folder.join(CALLS)).map_err(|cause| doing(&cause))
+        write_if_any(&self.calls, &folder.join(CALLS)).map_err(|cause| doing(&cause))?;
+        write_if_any(&self.replays, &folder.join(REPLAYS)).map_err(|cause| doing(&cause))
     }
 
     /// Adds what was measured later: it takes the place of runs of the same patterns, of the same tables of arenas,
-    /// and of the same counts.
+    /// of the same counts, and of replays of the same traces.
     #[must_use]
     pub fn joined(mut self, later: Self) -> Self {
         self.runs.retain(|run| later.runs.iter().all(|other| other.pattern != run.pattern));
@@ -144,6 +149,8 @@ impl Record {
         let same = |a: &Calls, b: &Calls| a.pattern == b.pattern && a.peer == b.peer;
         self.calls.retain(|calls| later.calls.iter().all(|other| !same(other, calls)));
         self.calls.extend(later.calls);
+        self.replays.retain(|replay| later.replays.iter().all(|other| other.trace != replay.trace));
+        self.replays.extend(later.replays);
         for line in later.about {
             if !self.about.contains(&line) {
                 self.about.push(line);
@@ -173,7 +180,8 @@ impl Record {
         }
         let arenas = read_if_any(&folder.join(ARENAS)).map_err(|cause| doing(&cause))?;
         let calls = read_if_any(&folder.join(CALLS)).map_err(|cause| doing(&cause))?;
-        Ok(Self { about: about.lines().map(String::from).collect(), runs, arenas, calls })
+        let replays = read_if_any(&folder.join(REPLAYS)).map_err(|cause| doing(&cause))?;
+        Ok(Self { about: about.lines().map(String::from).collect(), runs, arenas, calls, replays })
     }
 }
 
@@ -291,11 +299,23 @@ mod tests {
             handed_out_bytes,
             per_round: 0.5,
         };
+        let replay = |trace: &str, seconds| Replay {
+            trace: trace.into(),
+            peer: "x".into(),
+            turn: 0,
+            seconds,
+            kernel_seconds: None,
+            minor_faults: 1,
+            peak_live_bytes: 2,
+            peak_resident_bytes: 3,
+            refused: 0,
+        };
         let record = Record {
             about: vec!["here".into(), "there".into()],
             runs: vec![of("x", 0), of("y", 0), of("y", 1)],
             arenas: vec![turn("objects"), turn("graphs, large")],
             calls: vec![calls("a/b", Some(8)), calls("b", None)],
+            replays: vec![replay("a", Some(0.5)), replay("b", None)],
         };
         let folder = std::env::temp_dir().join(format!("zk-compare-record-{}", std::process::id()));
         record.write(&folder).expect("can be written");
@@ -306,9 +326,11 @@ mod tests {
         let later =
             Record { about: vec!["there".into(), "too".into()], runs: vec![b.clone()], ..Record::default() };
         let later = Record { arenas: vec![turn("objects")], calls: vec![calls("b", Some(1))], ..later };
+        let later = Record { replays: vec![replay("b", Some(1.0))], ..later };
         let both = record.clone().joined(later.clone());
         assert_eq!((both.runs.len(), both.about.len(), both.arenas.len()), (4, 3, 2));
         assert_eq!(both.calls, [calls("a/b", Some(8)), calls("b", Some(1))]);
+        assert_eq!(both.replays, [replay("a", Some(0.5)), replay("b", Some(1.0))]);
         assert_eq!(both.joined(later.clone()).runs.len(), 4, "measured anew");
         assert!(Record::read(&folder).is_err());
     }

@@ -12,6 +12,8 @@
 
 mod child;
 mod parent;
+mod rows;
 
 pub use child::{Replayed, serve};
 pub use parent::compare;
+pub use rows::{Replay, tables};

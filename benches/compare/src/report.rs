@@ -10,7 +10,7 @@ use prove_harness::Error;
 use crate::patterns::{self, Pattern};
 use crate::plots;
 use crate::record::{Record, Run};
-use crate::{arenas, calls, summary, tables};
+use crate::{arenas, calls, replay, summary, tables};
 
 /// Where the generated part of the document begins …
 pub const BEGIN: &str = "<!-- begin of what `zk-compare report` writes -->";
@@ -67,6 +67,7 @@ fn generated(
         text += &format!("\n![{}](plots/{})\n", plot.about, plot.file);
     }
     text += provers;
+    text += &replay::tables(&record.replays);
     if !record.calls.is_empty() {
         text += &format!("\n### System calls\n\n{}", calls::table(&record.calls));
     }
