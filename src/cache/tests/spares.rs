@@ -153,3 +153,28 @@ fn what_others_have_at_hand_is_taken_before_a_refusal_costs_anything() {
     assert_eq!(model.os().calls(Call::Purge), purges);
     finish(&model, blocks, true);
 }
+
+/// What lies there cannot be cut without a node for its rest, and fresh memory was taken instead.
+#[test]
+fn a_freed_block_serves_a_shorter_one_where_the_shard_has_no_node_left() {
+    let model = model();
+    let (longer, mut blocks, lent) = as_thread_of(1, || {
+        (take(&model, 124 * KIB), vec![take(&model, 60 * KIB)], [0; 3].map(|_| take(&model, 3 * MIB)))
+    });
+    as_thread_of(0, || {
+        // So that it has little in use, whatever it takes.
+        lent.into_iter().for_each(|block| model.free(block));
+        let has_none = || {
+            let stacks = model.cache.shards()[0].lock(model.os());
+            !stacks.can_cut() && stacks.runs.count() == 0 && stacks.hot.rest().is_empty()
+        };
+        while blocks.len() == 1 || !has_none() {
+            blocks.push(take(&model, 60 * KIB));
+        }
+        let start = longer.block().start;
+        model.free(longer);
+        blocks.push(take(&model, 92 * KIB));
+        assert_eq!(blocks.last().unwrap().block().start, start, "after {} blocks", blocks.len());
+    });
+    finish(&model, blocks, true);
+}
