@@ -27,6 +27,8 @@ pub enum Statement {
     Winterfell,
     /// The Keccak AIR in Plonky3's circle STARK
     Circle,
+    /// The Keccak AIR in OpenVM's backend
+    Openvm,
     /// A chain of multiplications in arkworks' Groth16
     Groth16,
 }
@@ -41,7 +43,7 @@ impl Statement {
         match self {
             Self::Keccak | Self::Poseidon2 => Program::named("prove-plonky3", provers.join("plonky3")),
             Self::Squaring => Program::named("prove-plonky2", provers.join("plonky2")),
-            Self::Winterfell | Self::Circle | Self::Groth16 => {
+            Self::Winterfell | Self::Circle | Self::Openvm | Self::Groth16 => {
                 Program::named("prove-others", provers.join("others"))
             }
         }
@@ -59,7 +61,7 @@ impl Statement {
                 arguments: vec!["--air=poseidon2".into(), rows_argument],
             },
             Self::Squaring => Task { statement: format!("squaring {rows}"), arguments: vec![rows_argument] },
-            Self::Winterfell | Self::Circle | Self::Groth16 => {
+            Self::Winterfell | Self::Circle | Self::Openvm | Self::Groth16 => {
                 let name = self.name();
                 Task {
                     statement: format!("{name} {rows}"),

@@ -1,15 +1,16 @@
 //! Proves statements of provers that this project was not developed with, under `System` and under `NAlloc`.
 //!
 //! What it is: the third comparison, on provers that nobody looked at while the allocator was built: a STARK over
-//! columns in vectors of their own (winterfell), one over the circle group (Plonky3), and a SNARK that is made of
-//! multi-exponentiations (Groth16, arkworks). Why it is here: an allocator that is good at two provers may be good at
-//! these two. Every proof is verified.
+//! columns in vectors of their own (winterfell), one over the circle group (Plonky3), the backend of a zkVM, which commits to
+//! multilinear polynomials (OpenVM), and a SNARK that is made of multi-exponentiations (Groth16, arkworks). Why it is here: an
+//! allocator that is good at the provers it was built with may be good at those alone. Every proof is verified.
 //!
 //! `cd provers/others && RUSTFLAGS=-Ctarget-cpu=native cargo run --release` compares both; `--help` says what can be
 //! chosen.
 
 mod circle;
 mod groth16;
+mod openvm;
 mod winter;
 
 use std::process::ExitCode;
@@ -19,6 +20,7 @@ use prove_harness::{Dispatch, Error, Rows, Settings, Task, compare, finish, pars
 
 use circle::Circle;
 use groth16::Chain;
+use openvm::Stacked;
 use winter::Work;
 
 #[global_allocator]
@@ -48,6 +50,8 @@ enum Statement {
     Winterfell,
     /// Keccak-f permutations, 24 rows each, by Plonky3's circle STARK over Mersenne-31
     Circle,
+    /// Keccak-f permutations, 24 rows each, by OpenVM's backend over BabyBear
+    Openvm,
     /// A chain of multiplications, by arkworks' Groth16 over BN254
     Groth16,
 }
@@ -57,6 +61,7 @@ impl Statement {
         let name = match self {
             Self::Winterfell => "winterfell",
             Self::Circle => "circle",
+            Self::Openvm => "openvm",
             Self::Groth16 => "groth16",
         };
         Task {
@@ -92,6 +97,7 @@ fn run(cli: &Cli) -> Result<(), Error> {
     match (settings.allocator, cli.statements().as_slice()) {
         (Some(choice), [Statement::Winterfell]) => serve(choice, settings, || Work::new(rows)),
         (Some(choice), [Statement::Circle]) => serve(choice, settings, || Circle::new(rows)),
+        (Some(choice), [Statement::Openvm]) => serve(choice, settings, || Stacked::new(rows)),
         (Some(choice), [Statement::Groth16]) => serve(choice, settings, || Chain::new(rows)),
         (Some(_), _) => Err(Error::new("--allocator proves one statement: name it with one --statement")),
         (None, statements) => {
