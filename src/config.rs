@@ -96,7 +96,7 @@ impl Config {
     /// Keeps up to `bytes` of free memory resident, and promises that they stay, however long the pause, unless memory runs
     /// short.
     ///
-    /// Without it the allocator keeps what the recent peak of live memory leaves, so that keeping adds no memory.
+    /// Without it the allocator keeps what the recent peak of what was handed out leaves, so that keeping adds no memory.
     /// `0` keeps nothing. Environment: `ZK_NALLOC_CACHE_BYTES`, decimal digits with at most one letter behind
     /// them: K, M or G, of either case, for 2^10, 2^20 or 2^30 bytes.
     #[must_use]
@@ -124,8 +124,8 @@ impl Config {
     /// (`M_TRIM_THRESHOLD`, `M_TOP_PAD`, and `M_MMAP_THRESHOLD` for blocks of C code under 32 MiB): all of it; up to 64 MiB
     /// each with [`cache_bytes`](Self::cache_bytes), or before the first large request. After that it is asked for what it keeps
     /// (`malloc_trim`) before more memory would be in use than was of late; before, by
-    /// [`release_cache`](crate::release_cache). What the value says counts that frees a small block first or serves the first
-    /// large request. On by default; without effect on other C libraries, nor on what the environment says of the same
+    /// [`release_cache`](crate::release_cache). With several `NAlloc` values, the setting of the first to free
+    /// a small block or serve a large request applies. On by default; without effect on other C libraries, nor on what the environment says of the same
     /// knobs (`MALLOC_TRIM_THRESHOLD_`, `GLIBC_TUNABLES`).
     #[must_use]
     pub const fn tune_glibc(mut self, tune: bool) -> Self {

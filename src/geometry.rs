@@ -20,12 +20,12 @@ const LONG_FROM: usize = 32 << 20;
 const SKEW: usize = 32;
 
 /// First-level data caches of more ways than this hold what a transpose has in hand of one set, or nearly, and a skew
-/// costs more there than it gains (docs/DESIGN.md has the measurements). AMD up to Zen 4 and Intel up to Cascade Lake
+/// costs more there than it gains (docs/EXPERIMENTS.md has the measurements). AMD up to Zen 4 and Intel up to Cascade Lake
 /// have eight, Intel from Ice Lake and AMD from Zen 5 on have twelve.
 const SKEWED_WAYS_MAX: usize = 8;
 
 /// Up to this size blocks that are taken one after the other begin a little more than seven lines after each other, and
-/// longer ones back and forth (docs/DESIGN.md has the measurements): a table of a hundred columns of this length does not
+/// longer ones back and forth (docs/EXPERIMENTS.md has the measurements): a table of a hundred columns of this length does not
 /// fit into a cache, and loops over one of few longer columns are better off if nothing is fetched ahead.
 const FORTH_MAX: usize = (4 << 20) + (64 << 10);
 
@@ -37,7 +37,7 @@ const BACK_AND_FORTH: usize = 4551;
 const COLOUR_ROOM: usize = GRANULE - LINE;
 
 /// From this size on blocks leave so much behind them beside that: neighbours that are a power of two long begin seven
-/// pages off each other instead of one, and loops over a few of them are up to a third faster (docs/DESIGN.md has the
+/// pages off each other instead of one, and loops over a few of them are up to a third faster (docs/EXPERIMENTS.md has the
 /// measurement).
 const APART_FROM: usize = 16 << 20;
 const APART: usize = 6 * GRANULE;
@@ -173,7 +173,7 @@ impl Block {
     /// Their order matters because processors fetch ahead what lies as far from a load as that lies from the one before. In a
     /// loop over a table's columns that is the next column, if they begin equally far from each other, which a row of a
     /// hundred columns gains by; or else far off, and a load in a loop over a few long columns loses by it.
-    /// docs/DESIGN.md has the measurements.
+    /// docs/EXPERIMENTS.md has the measurements.
     ///
     /// Long blocks begin `skew` bytes earlier: nothing, or half a line ([`skew`]).
     #[inline]
@@ -200,14 +200,14 @@ impl Block {
 ///
 /// They are matrices whose rows are a power of two long, and a transpose writes a line into each of sixteen rows before it
 /// comes back to the first; all of them are in one set, unless every line of the matrix is spread over two
-/// (docs/DESIGN.md says what that gains, and what it costs).
+/// (docs/EXPERIMENTS.md says what that gains, and what it costs).
 pub(crate) const fn skew(l1_ways: usize) -> usize {
     if l1_ways > SKEWED_WAYS_MAX { 0 } else { SKEW }
 }
 
 /// Whether a block of `len` bytes is one of those that lie further apart than others, and below each other in the order in
 /// which they are taken: a loop over columns goes down through them then, and what the processor fetches ahead, taking the
-/// way from one to the next for one that it goes on with, was there before (docs/DESIGN.md has the measurement).
+/// way from one to the next for one that it goes on with, was there before (docs/EXPERIMENTS.md has the measurement).
 #[inline]
 pub(crate) const fn is_long(len: usize) -> bool {
     len >= APART_FROM

@@ -114,15 +114,14 @@ impl NAlloc {
 }
 
 impl<S> NAlloc<S> {
-    /// Makes the allocator with `small` for requests under 64 KiB. glibc, which then serves no Rust code, is
-    /// left as it is.
+    /// Makes the allocator with `small` for requests under 64 KiB: mimalloc, jemalloc, snmalloc, any `GlobalAlloc`. glibc, which
+    /// then serves no Rust code, is left as it is; so for `System` take [`NAlloc::new`], which tunes it.
     ///
     /// ```
-    /// use std::alloc::System;
     /// use zk_nalloc::NAlloc;
+    /// # use std::alloc::System as MiMalloc;
     ///
-    /// // Any `GlobalAlloc` will do: mimalloc, jemalloc, snmalloc, …
-    /// static GLOBAL: NAlloc<System> = NAlloc::with_small(System);
+    /// static GLOBAL: NAlloc<MiMalloc> = NAlloc::with_small(MiMalloc);
     /// # let _ = &GLOBAL;
     /// ```
     #[must_use]
@@ -230,7 +229,7 @@ unsafe impl<S: GlobalAlloc> GlobalAlloc for NAlloc<S> {
     }
 
     // Not inlined: what drops a value would get long by it, and the compiler would leave that, and with it whatever iterates
-    // over values that are dropped, out of the loops where it belongs (docs/DESIGN.md, "One free").
+    // over values that are dropped, out of the loops where it belongs (docs/EXPERIMENTS.md).
     #[inline(never)]
     unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
         if is_large(layout, self.config.begins_large()) {

@@ -9,7 +9,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! Install it in a binary, not in a library: a program has one global allocator, and who builds the program chooses.
+//! Install it in a binary, not in a library: a program has one global allocator, and whoever builds the program chooses.
 //! The README says when to expect a speedup, and when not.
 //!
 //! # Three roles
@@ -35,8 +35,8 @@
 //!
 //! # Environment variables
 //!
-//! Read once, at the first large request; they win over [`Config`]. One that cannot be read is reported in one line on
-//! standard error and counts as unset.
+//! Read once, at the first large request (two of them at the first free of a small block, if that comes first: see
+//! docs/TUNING.md); they win over [`Config`]. An invalid value is reported in one line on standard error and counts as unset.
 //!
 //! | variable | values | what it decides |
 //! |---|---|---|

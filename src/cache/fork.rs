@@ -142,6 +142,7 @@ impl<O: Os> Cache<O> {
         let here = self.os().mark();
         self.seen.store(here, Ordering::Relaxed);
         self.trace.after_fork_in_child();
+        self.peaks.forget_all();
         // None were taken away where no handler ran before the fork. Acquire: as in `before_fork`.
         let is_seen_begin = self.mark_in_fork.load(Ordering::Relaxed) != 0;
         let shards =

@@ -254,6 +254,7 @@ impl<O: Os> Cache<O> {
             huge,
             // In checked mode free memory stays what it was filled with, where it was.
             moves: facts.moving(settings.moves) && !settings.checked,
+            moves_several: facts.moves_several,
             residency: facts.residency,
             soften: facts.soften && !settings.checked,
             reserve: facts.ram.saturating_mul(16).clamp(self.reserve_min, *RESERVE.end()),

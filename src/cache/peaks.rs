@@ -56,6 +56,12 @@ impl Peaks {
         None
     }
 
+    /// Ends all watches, in a child of a fork: who watched is not there, but for one thread, whose phases then have no peak.
+    pub(super) fn forget_all(&self) {
+        self.count.store(0, Ordering::Relaxed);
+        self.taken.iter().for_each(|bits| bits.store(0, Ordering::Relaxed));
+    }
+
     /// Whether anybody watches.
     #[inline]
     pub(crate) fn is_watched(&self) -> bool {
@@ -83,9 +89,11 @@ impl Peaks {
     /// Ends a watch: the most that was live, and the most that was resident, 0 if nobody looked.
     pub(crate) fn end(&self, place: usize) -> (u64, u64) {
         let peaks = (self.live[place].load(Ordering::Relaxed), self.resident[place].load(Ordering::Relaxed));
-        self.count.fetch_sub(1, Ordering::Relaxed);
-        // Release: see `take`.
-        self.taken[place / 64].fetch_and(!(1 << (place % 64)), Ordering::Release);
+        // Release: see `take`. A watch that began before a fork has been forgotten in the child.
+        let taken = self.taken[place / 64].fetch_and(!(1 << (place % 64)), Ordering::Release);
+        if taken >> (place % 64) & 1 == 1 {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
         peaks
     }
 }

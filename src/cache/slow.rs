@@ -18,6 +18,13 @@ pub(super) const LOOK_AFTER: u64 = 250_000_000;
 /// that allocate and free untouched blocks would do so every microsecond; in this time none writes as much as a few MiB.
 const TELL_AFTER: u64 = 50_000;
 
+/// Untouched memory that stays open, in multiples of what may be resident: a block that doubles has left as much as it takes, and
+/// several may grow at once. To open it again is a call for each GiB.
+const OPEN_TIMES: usize = 2;
+
+/// What may be resident counts as this at least for that, in bytes: a few of the largest steps in which memory is opened.
+const OPEN_MIN: usize = 4 << 30;
+
 /// The most that one request purges for the decay of a forgotten peak, in bytes: a purge of this size takes
 /// a quarter of a millisecond, and the next request goes on.
 const SLICE: usize = 64 << 20;
@@ -350,6 +357,10 @@ impl<O: Os> Cache<O> {
         }
         if excess > 0 {
             self.heap.purge(excess.min(SLICE), unit);
+        }
+        // What blocks leave that grow by moving stays open for the next ones; much more than there may be memory serves nobody.
+        if level.zero > OPEN_TIMES * remembered.max(OPEN_MIN) {
+            self.heap.close_free();
         }
     }
 

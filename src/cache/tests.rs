@@ -33,6 +33,8 @@ mod looks;
 #[cfg(all(test, loom))]
 mod loom_orders;
 mod model;
+#[cfg(all(test, not(loom)))]
+mod moves;
 mod ops;
 mod pattern;
 #[cfg(all(test, not(loom)))]

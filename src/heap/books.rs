@@ -65,6 +65,8 @@ pub(crate) struct Level {
     pub(crate) dirty: usize,
     /// Of those, in parts of chunks, which serve short runs alone and are not purged while memory is to be had.
     pub(crate) stranded: usize,
+    /// Open, free, and known to hold nothing.
+    pub(crate) zero: usize,
 }
 
 impl<O: Os> PageHeap<O> {
@@ -120,6 +122,7 @@ impl<O: Os> PageHeap<O> {
             out_max: inner.out_max,
             dirty: inner.dirty(),
             stranded: inner.pieces.stranded(State::Dirty),
+            zero: inner.pieces.bytes(State::Zero),
         }
     }
 

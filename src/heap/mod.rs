@@ -47,6 +47,8 @@ pub(crate) struct Setup {
     pub(crate) huge: Huge,
     /// Whether pages may be moved.
     pub(crate) moves: bool,
+    /// Whether a move that fails may have moved some VMAs of its source.
+    pub(crate) moves_several: bool,
     /// Whether `mincore` is worth asking.
     pub(crate) residency: bool,
     pub(crate) soften: bool,
@@ -70,6 +72,10 @@ pub(crate) enum Growth {
 /// Seams beyond which nothing is gathered: `fork` takes 4 ms with 257 VMAs and 20 ms with 3,700 (measured), and
 /// a thousand keeps a process that forks under 10.
 const SEAMS_MAX: usize = 1000;
+
+/// Seams beyond which no live block is moved either, so that it is copied where it grows: blocks in use may have two or three
+/// each, and are worth more than gathering, but not without end.
+const SEAMS_MAX_LIVE: usize = 2 * SEAMS_MAX;
 
 /// How often an operation may cut what it has in transit.
 const SPLITS: usize = 16;
@@ -100,6 +106,8 @@ struct Inner {
     opened: usize,
     /// Whether memory was seen to become resident just because it was opened or mapped: all of it is locked.
     eager: bool,
+    /// The piece at which the last purge ended that found none with a whole unit, by length and start: a hint.
+    passed_over: (usize, usize),
     /// The thread that is about to fork, or 0: it waits for `operations` to end, and nobody else begins any.
     forking: u64,
     moved: u64,
@@ -132,6 +140,7 @@ impl<O: Os> PageHeap<O> {
                 page: 4096,
                 huge: Huge::Leave,
                 moves: false,
+                moves_several: true,
                 residency: false,
                 soften: false,
                 reserve: 0,
@@ -153,6 +162,7 @@ impl<O: Os> PageHeap<O> {
                 retired: 0,
                 opened: 0,
                 eager: false,
+                passed_over: purge::NOTHING_YET,
                 forking: 0,
                 moved: 0,
                 purged: 0,

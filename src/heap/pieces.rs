@@ -116,6 +116,11 @@ impl Pieces {
         self.bytes[state as usize] - self.in_chunks[state as usize]
     }
 
+    /// Of the free bytes in a state, those in whole chunks.
+    pub(crate) const fn in_chunks(&self, state: State) -> usize {
+        self.in_chunks[state as usize]
+    }
+
     /// How many pieces there are.
     pub(crate) const fn count(&self) -> usize {
         self.count

@@ -17,6 +17,14 @@ pub(crate) enum Unit {
     WholePages,
 }
 
+/// Pieces without a whole unit, one after another, that are looked at before a purge ends for now, where the next one goes on: a
+/// microsecond or two under a lock that all threads share. Pieces as long as two units hold one, so these are shorter ones, which
+/// come last.
+const TRIES: usize = 32;
+
+/// Above all pieces: none has been passed over.
+pub(super) const NOTHING_YET: (usize, usize) = (usize::MAX, usize::MAX);
+
 impl<O: Os> PageHeap<O> {
     /// Purges about `excess` bytes of dirty memory, the longest pieces first. Gives how many it purged:
     /// fewer where there is no more in such units, or the kernel refuses.
@@ -90,6 +98,10 @@ impl<O: Os> PageHeap<O> {
         // Purged first, so that a range which is then lost holds no memory.
         if self.os.purge(span.start, span.len).is_err() {
             return Some(State::Dirty);
+        }
+        // As in `PageHeap::close_free`. It is zero all the same, and moved as it was.
+        if !self.os.has_mappings_left() {
+            return Some(State::Zero);
         }
         let (huge, eager) = {
             let inner = self.reenter();
@@ -192,18 +204,24 @@ impl Inner {
             Unit::Pages => (page, page > GRANULE, most.checked_next_multiple_of(page)),
             Unit::WholePages => (page, false, most.checked_next_multiple_of(page)),
         };
-        if most == Some(0) || !self.ensure_spare(os) {
+        let has_none = unit == CHUNK && self.pieces.in_chunks(state) == 0;
+        if most == Some(0) || has_none || !self.ensure_spare(os) {
             return None;
         }
-        loop {
-            let index = self.pieces.longest_below(state, *below)?;
-            let span = self.pieces.span(index);
-            if span.len < unit && !widens {
-                return None;
-            }
+        for _ in 0..TRIES {
+            let index = self.pieces.longest_below(state, *below).filter(|&index| {
+                let is_long = self.pieces.span(index).len >= unit || widens;
+                if !is_long {
+                    self.passed_over = NOTHING_YET;
+                }
+                is_long
+            });
+            let span = self.pieces.span(index?);
             *below = (span.len, span.start);
             let inner = if widens { self.free_pages_around(span, unit) } else { span.inner(unit) };
             if inner.is_empty() {
+                // Those down to there were looked at by the last purge.
+                *below = self.passed_over.min(*below);
                 continue;
             }
             // From the side on which the piece ends with a chunk: on the other, what is less than a chunk would be cut
@@ -215,6 +233,8 @@ impl Inner {
             self.claim_all(part);
             return Some(part);
         }
+        self.passed_over = *below;
+        None
     }
 
     /// The whole pages that `span`, which is free, lies in or touches, as far as all of them is free and open.

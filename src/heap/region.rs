@@ -29,8 +29,13 @@ pub(crate) struct Region {
     shifts: usize,
 }
 
-/// How many regions there can be. A reservation is one; plain regions grow with what is mapped, by an eighth.
+/// How many regions there can be. A reservation is one; plain regions grow with what is mapped, by an eighth, and are cut as long
+/// as they are few.
 const REGIONS_MAX: usize = 512;
+
+/// Plain regions beyond which none is cut any more: what a block in use leaves of one that is cut stays a region for as long,
+/// and each next one that is mapped is another. Whole, it serves the next blocks.
+const FEW: usize = REGIONS_MAX / 4;
 
 pub(crate) struct Regions {
     /// Sorted by address.
@@ -61,6 +66,11 @@ impl Regions {
     #[cfg(any(test, proof))]
     pub(crate) const fn holes(&self) -> usize {
         self.holes
+    }
+
+    /// Whether plain regions may be cut.
+    pub(crate) const fn are_few(&self) -> bool {
+        self.count <= FEW
     }
 
     /// Places where neighbouring chunks cannot share a VMA.

@@ -1,7 +1,8 @@
 //! Growing a live block: into what lies behind it, or under another address by moving its pages.
 //!
 //! A live move must never lose a byte. Each call moves what is one VMA, by our records and by the kernel's own
-//! word, so that a call that fails leaves its source whole. What has moved stays moved; if the target then
+//! word, so that a call that fails leaves its source whole; where the kernel does not tell, nothing is moved, unless it refuses
+//! to move several VMAs anyhow. What has moved stays moved; if the target then
 //! cannot be completed, its bytes are copied home, where the memory is still mapped: nothing is ever moved back,
 //! because a failing move unmaps its target first, and that would be the block itself.
 
@@ -9,7 +10,7 @@ use super::pieces::{Fit, Span};
 use super::pool::State;
 use super::region::Kind;
 use super::window::Window;
-use super::{Inner, PageHeap};
+use super::{Inner, PageHeap, SEAMS_MAX_LIVE};
 use crate::os::{CHUNK, Os};
 
 /// What a block may grow into in place.
@@ -74,6 +75,7 @@ impl<O: Os> PageHeap<O> {
         let home = inner.regions.of(block.start);
         if !inner.setup.moves
             || home.kind == Kind::Plain
+            || inner.regions.seams() >= SEAMS_MAX_LIVE
             || block.inner(CHUNK).is_empty()
             || !inner.ensure_spare(&self.os)
         {
@@ -125,9 +127,14 @@ impl<O: Os> PageHeap<O> {
             let rest = Span::between(moved.end(), all.end());
             let inner = self.reenter();
             let (recorded, shift) = (inner.regions.same_shift(rest), inner.regions.shift(rest.start));
-            let huge = inner.setup.huge;
+            let (huge, moves_several) = (inner.setup.huge, inner.setup.moves_several);
             drop(inner);
-            let vma_end = self.os.vma_end(rest.start).unwrap_or(recorded.end());
+            let vma_end = match self.os.vma_end(rest.start) {
+                Some(end) => end,
+                // What a user advised or protected may be a VMA of its own, of which our records know nothing.
+                None if moves_several => break,
+                None => recorded.end(),
+            };
             let span = Span::between(rest.start, recorded.end().min(vma_end & !(CHUNK - 1)));
             if span.is_empty() {
                 break;
@@ -203,11 +210,20 @@ impl Inner {
         false
     }
 
-    /// Where a block that grows shall go: untouched memory, congruent with where it is, with room behind it.
+    /// Where a block that grows shall go: untouched memory, congruent with where it is, with room behind it. What is open
+    /// already comes first: an island that another block has left lies before closed memory, so there is room behind it, and
+    /// with a new one for each move more address space would be open after each round than before it.
     fn plan_growth(&self, block: Span, longer: usize, align: usize) -> Option<usize> {
         let modulus = if longer >= TABLE { TABLE } else { CHUNK }.max(align);
         let fit = Fit { len: longer, modulus, residue: block.start & (modulus - 1) };
         let roomy = Fit { len: longer.checked_mul(2)?, ..fit };
+        let within = |state, fit| {
+            let (_, start) = self.pieces.best_fit(state, fit)?;
+            (self.regions.of(start).kind == Kind::Reserved).then_some(start)
+        };
+        if let Some(start) = within(State::Zero, roomy).or_else(|| within(State::Zero, fit)) {
+            return Some(start);
+        }
         if longer >= ISLAND_MIN
             && let Some(index) = self.pieces.longest_below(State::Closed, (usize::MAX, usize::MAX))
         {
@@ -217,15 +233,6 @@ impl Inner {
                 return Some(start);
             }
         }
-        for fit in [roomy, fit] {
-            for state in [State::Zero, State::Closed] {
-                if let Some((_, start)) = self.pieces.best_fit(state, fit)
-                    && self.regions.of(start).kind == Kind::Reserved
-                {
-                    return Some(start);
-                }
-            }
-        }
-        None
+        within(State::Closed, roomy).or_else(|| within(State::Closed, fit))
     }
 }

@@ -346,12 +346,14 @@ impl Inner {
         }
     }
 
-    /// The free whole chunks at the end of a plain region, which can be unmapped: their piece, the region, and they.
+    /// The free whole chunks at the end of a plain region, which can be unmapped: their piece, the region, and they. Of all of one, if
+    /// there are many regions.
     pub(super) fn free_plain_end(&self) -> Option<(Index, Span, Span)> {
         self.regions.all().iter().filter(|r| r.kind == Kind::Plain).find_map(|r| {
             let index = self.pieces.at(r.span.end() - 1)?;
             let free = self.pieces.span(index).common(r.span).inner(CHUNK);
-            (!free.is_empty() && free.end() == r.span.end()).then_some((index, r.span, free))
+            let is_end = !free.is_empty() && free.end() == r.span.end();
+            (is_end && (free == r.span || self.regions.are_few())).then_some((index, r.span, free))
         })
     }
 }

@@ -28,7 +28,8 @@ impl<O: Os> PageHeap<O> {
     /// Makes free memory that pages were moved into or out of, and that is zero now, one VMA with what is around it.
     pub(crate) fn heal_free(&self) {
         let mut below = (usize::MAX, usize::MAX);
-        loop {
+        // Without them it would stay as it is, and be found again.
+        while self.os.has_mappings_left() {
             let mut inner = self.enter();
             let Some(span) = inner.claim_seamed(&mut below, &self.os) else { return };
             inner.operations += 1;
@@ -47,9 +48,10 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Closes what is free of the reserved regions where that takes no more VMAs, and every long piece of it.
-    fn close_free(&self) {
+    pub(crate) fn close_free(&self) {
         let mut below = (usize::MAX, usize::MAX);
-        loop {
+        // A call that fails for want of them would cost the range, which then counts as unmapped.
+        while self.os.has_mappings_left() {
             let mut inner = self.enter();
             let Some(span) = inner.claim_closable(&mut below, &self.os) else { return };
             inner.operations += 1;

@@ -69,8 +69,8 @@ struct State {
     file: (String, Vec<u8>),
     vmas_max: usize,
     mapped_max: usize,
-    /// Refuses to move a source of several VMAs, as kernels before 6.17 do.
-    one_vma_moves: bool,
+    /// Does not tell where VMAs end, as where no descriptor is left.
+    hides_vmas: bool,
     /// Calls all memory absent.
     calls_absent: bool,
     /// Bytes of the process that are in memory and were not mapped by this kernel's user, where that is told.
@@ -109,6 +109,7 @@ impl Fake {
             l1_ways: 8,
             moves: true,
             moves_unsafely: false,
+            moves_several: true,
             residency: true,
             soften: true,
         };
@@ -126,7 +127,7 @@ impl Fake {
             file: Default::default(),
             vmas_max: 65_530,
             mapped_max: usize::MAX,
-            one_vma_moves: false,
+            hides_vmas: false,
             calls_absent: false,
             beside: None,
             library_keeps: 0,

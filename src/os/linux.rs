@@ -279,6 +279,15 @@ impl Os for Linux {
         Err(Errno(libc::EEXIST))
     }
 
+    fn has_mappings_left(&self) -> bool {
+        // Three of them: the kernel wants room for what a call splits, which is two at most.
+        let page = host::page();
+        let Ok(base) = self.reserve(3 * page, page) else { return false };
+        let has = self.open(base + page, page).is_ok();
+        let _ = self.unmap(base, 3 * page);
+        has
+    }
+
     fn vma_end(&self, addr: usize) -> Option<usize> {
         let _keep = KeepErrno::new();
         vma::end(addr)

@@ -93,6 +93,9 @@ pub(crate) struct Facts {
     pub(crate) moves: bool,
     /// Whether it works here, on a kernel with a known fault in it. Never with `moves`.
     pub(crate) moves_unsafely: bool,
+    /// Whether a move of several VMAs is done, one after the other, so that one that fails may have moved some of them (Linux
+    /// 6.17). Kernels before refuse it with the source whole.
+    pub(crate) moves_several: bool,
     /// Whether `mincore` tells resident from absent.
     pub(crate) residency: bool,
     /// Whether `MADV_FREE` works.
@@ -182,8 +185,12 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// mapped there. An error means that something may be: the range must never be touched or mapped over again.
     fn plug(&self, addr: usize, len: usize, huge: Huge) -> Outcome;
 
-    /// Where the VMA that holds `addr` ends (`PROCMAP_QUERY`), or `None` where the kernel does not tell, which is
-    /// only where [`Os::move_pages`] refuses a source of several VMAs.
+    /// Whether this process can have a few mappings more. What has failed for want of them may have left its range unmapped or
+    /// not; to ask before spares that. A hint: another thread may take them.
+    fn has_mappings_left(&self) -> bool;
+
+    /// Where the VMA that holds `addr` ends (`PROCMAP_QUERY`), or `None` where nobody tells: before Linux 6.11, where
+    /// there is no descriptor left, without `/proc`, or in a sandbox.
     fn vma_end(&self, addr: usize) -> Option<usize>;
 
     /// Gives huge-page advice for a mapped or reserved range.

@@ -127,6 +127,7 @@ mod tests {
         l1_ways: 8,
         moves: true,
         moves_unsafely: false,
+        moves_several: true,
         residency: true,
         soften: true,
     };

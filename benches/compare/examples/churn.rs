@@ -1,6 +1,6 @@
 //! Whose memory a thread writes: blocks of 64 KiB to 1 MiB, 64 a thread, replaced at random and filled.
 //!
-//! `RUSTFLAGS=-Ctarget-cpu=native cargo run --release -p zk-compare --example churn -- 4` prints what docs/DESIGN.md says of
+//! `RUSTFLAGS=-Ctarget-cpu=native cargo run --release -p zk-compare --example churn -- 4` prints what docs/EXPERIMENTS.md says of
 //! free runs: seconds for 10,000 blocks a thread (least and median of seven), the part of the pages that their writer was the
 //! last to write, where blocks came from, and the peak. With `--features jemalloc` or `mimalloc` the same of those.
 

@@ -1,7 +1,7 @@
 //! How far apart columns should begin within a page, and how many pages, and in which direction: a row loop over many columns,
 //! for several steps of cache lines and of pages.
 //!
-//! `RUSTFLAGS=-Ctarget-cpu=native cargo run --release -p zk-compare --example colours` prints the tables of docs/DESIGN.md:
+//! `RUSTFLAGS=-Ctarget-cpu=native cargo run --release -p zk-compare --example colours` prints the tables of docs/EXPERIMENTS.md:
 //! least milliseconds of five passes that write all columns row by row, and of five that read them, all shapes turn by turn.
 
 use std::hint::black_box;

@@ -1,7 +1,7 @@
 //! Where in a cache line a long block should begin: a matrix transposed and back, for several such places.
 //!
 //! `RUSTFLAGS=-Ctarget-cpu=native cargo run --release -p zk-compare --example transposes` prints the table of
-//! docs/DESIGN.md: least milliseconds of seven, there and back, on all threads.
+//! docs/EXPERIMENTS.md: least milliseconds of seven, there and back, on all threads.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -73,8 +73,7 @@ fn run(arguments: &Arguments, hooks: &Hooks) -> Result<(), Error> {
     if let Some(file) = &arguments.replay {
         return replay::serve(file, hooks);
     }
-    let all = patterns::all();
-    let pattern = all.iter().find(|pattern| Some(&pattern.name) == arguments.pattern.as_ref());
+    let pattern = arguments.pattern.as_deref().and_then(patterns::named);
     let pattern = pattern.ok_or_else(|| Error::new(format!("no pattern {:?}", arguments.pattern)))?;
     // What others use is not ours to fill. Where the kernel does not tell, be modest.
     let memory = bytes_in("/proc/meminfo", "MemAvailable:").and_then(|bytes| usize::try_from(bytes).ok());

@@ -140,6 +140,12 @@ fn chosen(options: &Run) -> Result<Chosen, Error> {
         |name: &str| options.pattern.is_empty() || options.pattern.iter().any(|part| is_meant(name, part));
     let mut patterns = patterns::all();
     patterns.retain(|pattern| wanted(&pattern.name));
+    // Those that can be named and are not listed.
+    for name in options.pattern.iter().filter_map(|part| part.strip_prefix('=')) {
+        if !patterns.iter().any(|pattern| pattern.name == name) {
+            patterns.extend(patterns::named(name));
+        }
+    }
     // Arenas have no global allocator to choose: whoever chooses one means the patterns, unless both are named.
     let asked = options.allocator.is_empty() || !options.pattern.is_empty();
     let arenas: Vec<Group> = arenas::GROUPS.into_iter().filter(|(name, _)| asked && wanted(name)).collect();
@@ -231,18 +237,15 @@ fn report(record: Option<PathBuf>) -> Result<(), Error> {
         Some(name) => records().join(name),
         None => latest(record::ROUNDS)?,
     };
+    let own = latest(readme::FILES[0].0)?;
+    let of_provers = readme::details(&own)? + &provers::tables(&folder)?;
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/BENCHMARKS.md");
-    report::report(&Record::read(&folder)?, &name_of(&folder), &provers::tables(&folder)?, &document)?;
-    say(format_args!("{} shows {}", document.display(), folder.display()))?;
-    let of_provers = latest(readme::FILES[0].0)?;
+    report::report(&Record::read(&folder)?, &record::name_of(&folder), &of_provers, &document)?;
+    say(format_args!("{} shows {} and {}", document.display(), folder.display(), own.display()))?;
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    readme::write(&readme, &name_of(&of_provers), &of_provers)?;
-    say(format_args!("{} shows {}", readme.display(), of_provers.display()))?;
+    readme::write(&readme, &own, &folder)?;
+    say(format_args!("{} shows both", readme.display()))?;
     Ok(())
-}
-
-fn name_of(folder: &Path) -> String {
-    folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// Returns the record whose name comes last, of those that hold `file`: names begin with a date, and what the provers' own

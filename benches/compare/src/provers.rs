@@ -111,6 +111,12 @@ pub fn file_of(statement: Statement, folder: &Path) -> PathBuf {
     folder.join(format!("provers-{}.json", statement.name()))
 }
 
+/// Where a record keeps the proofs of each statement, whether it holds any or not.
+#[must_use]
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    Statement::value_variants().iter().map(|statement| file_of(*statement, folder)).collect()
+}
+
 /// Lays out what a record holds of provers; nothing where it holds none.
 ///
 /// # Errors

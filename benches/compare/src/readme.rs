@@ -1,52 +1,64 @@
-//! From the records of the provers' own commands to the README: their table, and what plonky2 takes in memory.
+//! From records to the README: what provers gain, what their usual allocators do beside it, and the score over all patterns.
 //!
-//! Why it is here: the README shows what a user's first commands print, so it has records of those and not of the
+//! Why it is here: the README shows what a user's first commands print, so it has records of those beside that of the
 //! comparison among all; and like every number in a document, these are not typed by hand.
 
 use std::fs;
 use std::path::Path;
 
+use comfy_table::{CellAlignment, Table, presets};
 use prove_harness::Error;
 use prove_harness::record::{Record, Run};
 use prove_harness::statistics::Summary;
 use prove_harness::table;
 
-/// The records in a folder of them, in the order of the table, and what is added to the names of their statements.
-pub const FILES: [(&str, &str); 4] = [
-    ("plonky3.json", ""),
+use crate::peers::by_name;
+use crate::report::measured;
+use crate::{patterns, provers, record, tables};
+
+/// The records of the provers' own commands in a folder of them, in the order of the table, and what is added to the names of
+/// their statements.
+pub const FILES: [(&str, &str); 5] = [
+    ("plonky3.json", " (Plonky3)"),
     ("plonky2-14.json", " (plonky2)"),
     ("plonky2.json", " (plonky2)"),
     ("others.json", ""),
+    ("openvm.json", ""),
 ];
 
-/// The parts of the README that are written here; each begins and ends with a line that names it.
-const PARTS: [(&str, Part); 2] = [("prover table", proofs), ("footprint", footprint)];
+/// Those that the README compares with: each keeps its memory, as prover teams set it.
+const KEEPERS: [&str; 5] =
+    ["glibc-tuned", "jemalloc-plonky3", "jemalloc-openvm", "mimalloc-keep", "mimalloc2-keep"];
 
-type Part = fn(&str, &[Record]) -> String;
-
-/// Writes the parts of the README that show the records in `folder`, which has the name `name`.
+/// Writes the parts of the README that are generated, from the folder `own` with records of the provers' own commands and
+/// the folder `compared` with a record of the comparison among all.
 ///
 /// # Errors
 /// When a file cannot be read or written, a record holds nothing, or the README has no place for it.
-pub fn write(readme: &Path, name: &str, folder: &Path) -> Result<(), Error> {
+pub fn write(readme: &Path, own: &Path, compared: &Path) -> Result<(), Error> {
     let doing = |cause: std::io::Error| Error::doing(format!("writing {}", readme.display()), cause);
     let text = fs::read_to_string(readme).map_err(doing)?;
-    fs::write(readme, filled(&text, name, folder)?).map_err(doing)
+    fs::write(readme, filled(&text, own, compared)?).map_err(doing)
 }
 
-/// Returns `readme` with the parts that show the records in `folder`, which has the name `name`, as they are now.
-///
-/// Fails when a record cannot be read or holds nothing, or the README has no place for it.
-fn filled(readme: &str, name: &str, folder: &Path) -> Result<String, Error> {
-    let records = FILES.iter().map(|(file, suffix)| read(&folder.join(file), suffix));
-    let records: Vec<Record> = records.collect::<Result<_, _>>()?;
-    PARTS.iter().try_fold(readme.to_owned(), |text, (part, generated)| {
-        replaced(&text, part, &generated(name, &records)).ok_or_else(|| {
+/// Returns `readme` with its generated parts as they are now.
+fn filled(readme: &str, own: &Path, compared: &Path) -> Result<String, Error> {
+    let parts = [
+        ("results", results(own, &own_records(own)?)),
+        ("peers", peers(compared)?),
+        ("score", score(compared)?),
+    ];
+    parts.iter().try_fold(readme.to_owned(), |text, (part, inside)| {
+        replaced(&text, part, inside).ok_or_else(|| {
             Error::new(format!(
                 "the README has no lines \"<!-- begin {part} -->\" and \"<!-- end {part} -->\""
             ))
         })
     })
+}
+
+fn own_records(folder: &Path) -> Result<Vec<Record>, Error> {
+    FILES.iter().map(|(file, suffix)| read(&folder.join(file), suffix)).collect()
 }
 
 fn read(file: &Path, suffix: &str) -> Result<Record, Error> {
@@ -62,41 +74,138 @@ fn read(file: &Path, suffix: &str) -> Result<Record, Error> {
     Ok(record)
 }
 
-fn proofs(name: &str, records: &[Record]) -> String {
+/// The name of a record, as a path in the repository.
+fn place(folder: &Path) -> String {
+    format!("`benches/record/{}`", record::name_of(folder))
+}
+
+/// Lays out what the provers' own commands measured, in full, for the document.
+///
+/// # Errors
+/// When a file cannot be read, or a record holds nothing.
+pub fn details(own: &Path) -> Result<String, Error> {
+    let records = own_records(own)?;
     let runs: Vec<Run> = records.iter().flat_map(|record| record.runs.iter().cloned()).collect();
     let turns = |record: &Record| record.runs.iter().map(|run| run.turn + 1).max().unwrap_or(0);
-    let files = FILES.iter().zip(records).map(|((file, _), record)| format!("`{file}` ({})", turns(record)));
+    let files = FILES.iter().zip(&records).map(|((file, _), record)| format!("`{file}` ({})", turns(record)));
     let files: Vec<String> = files.collect();
     let rounds = runs.iter().map(|run| run.rounds.len()).max().unwrap_or(1);
-    let machine = &records[0].machine;
-    format!(
-        "From the records in `benches/record/{name}`, each of so many turns:\n{}.\n\n{}\n\n\
+    Ok(format!(
+        "\n### Provers under `System` and under `NAlloc`\n\nFrom {}, with the number of turns in brackets: {}.\n\n{}\n\n\
          Every proof is verified, on {} threads, each turn 1 cold and {} warm. Faults and kernel time are of the median\n\
-         warm proof, the peak is the highest of any turn, the hit rate counts the cold proof too.\n{machine}.",
+         warm proof, the peak is the highest of any turn, the hit rate counts the cold proof too. {}.\n",
+        place(own),
         files.join(", "),
         table::render(&runs),
         records[0].threads,
         rounds - 1,
+        records[0].machine,
+    ))
+}
+
+/// A table with a column of names, whose other columns are numbers.
+fn table(head: impl IntoIterator<Item = String>) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN).set_header(head);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// The statements of a record in their order, and what was measured of each under one allocator.
+fn summaries<'a>(records: &'a [Record], allocator: &str) -> Vec<(&'a str, Summary)> {
+    let mut statements: Vec<&str> = Vec::new();
+    for run in records.iter().flat_map(|record| &record.runs) {
+        if !statements.contains(&run.statement.as_str()) {
+            statements.push(&run.statement);
+        }
+    }
+    let of = |statement: &&'a str| {
+        let all = records.iter().flat_map(|record| &record.runs);
+        let runs: Vec<&Run> =
+            all.filter(|run| run.statement == *statement && run.allocator == allocator).collect();
+        (*statement, Summary::of(&runs))
+    };
+    statements.iter().map(of).collect()
+}
+
+fn mib(bytes: f64) -> String {
+    format!("{:.0}", bytes / f64::from(1 << 20))
+}
+
+fn results(own: &Path, records: &[Record]) -> String {
+    let head = [
+        "proof",
+        "warm proof, s",
+        "ratio",
+        "peak memory, MiB",
+        "ratio",
+        "page faults, warm",
+        "first proof, ratio",
+    ];
+    let mut table = table(head.map(String::from));
+    let pairs = summaries(records, "System").into_iter().zip(summaries(records, "NAlloc"));
+    for ((statement, theirs), (_, ours)) in pairs {
+        let ratio = |value: fn(&Summary) -> f64| format!("{:.2}", value(&ours) / value(&theirs));
+        table.add_row([
+            statement.to_owned(),
+            format!("{:.3} → {:.3}", theirs.warm_seconds_median, ours.warm_seconds_median),
+            ratio(|summary| summary.warm_seconds_median),
+            format!("{} → {}", mib(theirs.peak_resident_bytes), mib(ours.peak_resident_bytes)),
+            ratio(|summary| summary.peak_resident_bytes),
+            format!("{:.0} → {:.0}", theirs.warm_faults, ours.warm_faults),
+            ratio(|summary| summary.cold_seconds),
+        ]);
+    }
+    format!(
+        "{table}\n\nMedians of the warm proofs, the highest peak, the median of the first proofs of a process; every proof is verified. {} \
+         threads, {}. The machine is shared, so ratios count, not seconds; first proofs depend on whose memory the host \
+         took back before. In full: [BENCHMARKS.md](docs/BENCHMARKS.md#provers-under-system-and-under-nalloc), from {}.",
+        records[0].threads,
+        records[0].machine,
+        place(own)
     )
 }
 
-fn footprint(_: &str, records: &[Record]) -> String {
-    let mib = |record: &Record, allocator: &str| {
-        let runs: Vec<&Run> = record.runs.iter().filter(|run| run.allocator == allocator).collect();
-        Summary::of(&runs).peak_resident_bytes / f64::from(1 << 20)
-    };
-    let of_plonky2 = FILES.iter().zip(records).filter(|((file, _), _)| file.starts_with("plonky2"));
-    let lines: Vec<String> = of_plonky2
-        .map(|(_, record)| {
-            let (theirs, ours) = (mib(record, "System"), mib(record, "NAlloc"));
-            let statement = &record.runs[0].statement;
-            format!(
-                "- {statement}: {theirs:.0} MiB under `System`, {ours:.0} under `NAlloc` ({:.2})",
-                ours / theirs
-            )
-        })
-        .collect();
-    lines.join("\n")
+/// The records of provers under all allocators in a folder.
+fn compared_records(folder: &Path) -> Result<Vec<Record>, Error> {
+    let files = provers::files(folder).into_iter().filter(|file| file.exists());
+    let records: Vec<Record> = files.map(|file| read(&file, "")).collect::<Result<_, _>>()?;
+    if records.is_empty() {
+        return Err(Error::new(format!("{}: no prover was compared under all allocators", folder.display())));
+    }
+    Ok(records)
+}
+
+fn peers(compared: &Path) -> Result<String, Error> {
+    let records = compared_records(compared)?;
+    let shown: Vec<&str> = ["NAlloc"].into_iter().chain(KEEPERS).collect();
+    let mut table = table(["proof"].into_iter().chain(shown.iter().copied()).map(String::from));
+    let columns: Vec<_> = shown.iter().map(|name| summaries(&records, name)).collect();
+    for (row, (statement, _)) in columns[0].iter().enumerate() {
+        let cell = |column: &Vec<(&str, Summary)>| match column[row].1 {
+            summary if summary.warm_seconds_median.is_finite() => {
+                format!("{:.3} s, {} MiB", summary.warm_seconds_median, mib(summary.peak_resident_bytes))
+            }
+            _ => "–".into(),
+        };
+        table.add_row([(*statement).to_owned()].into_iter().chain(columns.iter().map(cell)));
+    }
+    let meaning = |name: &&str| by_name(name).map(|peer| format!("`{name}`: {}", peer.about));
+    let meanings: Vec<String> = KEEPERS.iter().filter_map(meaning).collect();
+    Ok(format!(
+        "{table}\n\nMedian warm proof and highest peak, on {} threads. {}. {}. From {}.",
+        records[0].threads,
+        meanings.join("; "),
+        records[0].machine,
+        place(compared)
+    ))
+}
+
+fn score(compared: &Path) -> Result<String, Error> {
+    let record = record::Record::read(compared)?;
+    Ok(tables::score(&measured(&record, &patterns::all())))
 }
 
 /// Puts `inside` between the lines that name `part`, or returns `None` where they are missing.
@@ -121,12 +230,16 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_shows_the_record_that_it_names() {
+    fn the_readme_shows_the_records_that_it_names() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let readme = fs::read_to_string(root.join("README.md")).expect("is there");
-        let (_, after) = readme.split_once("`benches/record/").expect("names a record");
-        let (name, _) = after.split_once('`').expect("as code");
-        let folder = root.join("benches/record").join(name);
-        assert!(filled(&readme, name, &folder).expect("can be read") == readme, "run `zk-compare report`");
+        let folder = |part: &str| {
+            let (_, after) = readme.split_once(&format!("<!-- begin {part} -->")).expect("has that part");
+            let (_, after) = after.split_once("`benches/record/").expect("names a record");
+            let (name, _) = after.split_once('`').expect("as code");
+            root.join("benches/record").join(name)
+        };
+        let now = filled(&readme, &folder("results"), &folder("peers")).expect("can be read");
+        assert!(now == readme, "run `zk-compare report`");
     }
 }

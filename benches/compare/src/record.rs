@@ -15,6 +15,12 @@ use serde::{Deserialize, Serialize};
 use crate::arenas::Turn;
 use crate::replay::Replay;
 
+/// The name of a record, which is that of its folder.
+#[must_use]
+pub fn name_of(folder: &Path) -> String {
+    folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 /// One round of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, Default)]
 pub struct Round {

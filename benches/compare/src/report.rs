@@ -119,7 +119,11 @@ mod tests {
         let document = elsewhere.join("BENCHMARKS.md");
         fs::write(&document, &text).expect("can be written");
         let record = Record::read(&folder).expect("is there");
-        let proofs = crate::provers::tables(&folder).expect("can be read");
+        let (_, own) =
+            text.split_once("\nFrom `benches/record/").expect("names that of the provers' own commands");
+        let (own, _) = own.split_once('`').expect("as code");
+        let own = crate::readme::details(&root.join("benches/record").join(own)).expect("can be read");
+        let proofs = own + &crate::provers::tables(&folder).expect("can be read");
         report(&record, name, &proofs, &document).expect("has a place for it");
         let again = fs::read_to_string(&document).expect("was written");
         let plots = fs::read_dir(elsewhere.join("plots")).expect("were drawn");

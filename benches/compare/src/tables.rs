@@ -93,9 +93,9 @@ fn row(summary: &Summary, factor: f64, fastest: f64) -> [String; 10] {
 /// Says in a sentence whether a row is won.
 #[must_use]
 pub fn sentence(ours: &str, verdict: &Verdict) -> String {
-    let Verdict { best, time, median, memory, leaner, .. } = verdict;
+    let Verdict { best, time, median, memory, .. } = verdict;
     let outcome = outcome(verdict);
-    let leaner = leaner.as_ref().map(|name| format!("; {name} stays warm in less")).unwrap_or_default();
+    let leaner = leaner(verdict, "stays warm in less");
     format!(
         "{ours}: {outcome}: {time:.2} of the time of {best} (medians: {median:.2}), {memory:.2} of the memory \
          allowed{leaner}."
@@ -121,9 +121,53 @@ fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Lays out who wins: a row per pattern, then the mean of all.
+/// A pattern with one of ours that is judged by it: its name, what was measured of it, and the verdict.
+type Judged<'a> = (&'a Pattern, &'static str, Summary, Verdict);
+
+/// Everything that can be judged, in the order of the patterns.
+fn judged<'a>(measured: &[Measured<'a>]) -> Vec<Judged<'a>> {
+    let of = |(pattern, runs): &Measured<'a>| {
+        let (pattern, summaries) = (*pattern, summary::of_pattern(runs));
+        let one = |ours: &&'static str| {
+            let own = summaries.iter().find(|summary| summary.peer == **ours)?.clone();
+            Some((pattern, *ours, own, summary::judge(ours, pattern.judge, runs)?))
+        };
+        summary::judged(pattern.judge).iter().filter_map(one).collect::<Vec<_>>()
+    };
+    measured.iter().flat_map(of).collect()
+}
+
+/// Says in a sentence how many rows are won and lost, and by how much.
+#[must_use]
+pub fn score(measured: &[Measured]) -> String {
+    score_of(&judged(measured))
+}
+
+fn score_of(judged: &[Judged]) -> String {
+    let count = judged.len();
+    let in_time = judged.iter().filter(|(.., verdict)| verdict.time_lost()).count();
+    let lost = judged.iter().filter(|(.., verdict)| verdict.time_lost() || verdict.memory_lost()).count();
+    #[expect(clippy::cast_precision_loss, reason = "some dozens of rows")]
+    let mean = |of: fn(&Verdict) -> f64| {
+        (judged.iter().map(|(.., verdict)| of(verdict).ln()).sum::<f64>() / count as f64).exp()
+    };
+    format!(
+        "Of {count} rows, each against the best of all peers and settings, {} are won, {in_time} lost in time, and {} lost \
+         in memory alone; the geometric mean of the times is {:.2} of the best peer's, by the medians {:.2}.",
+        count - lost,
+        lost - in_time,
+        mean(|verdict| verdict.time),
+        mean(|verdict| verdict.median),
+    )
+}
+
+/// Lays out who wins: a row per pattern, then the sum of all.
 #[must_use]
 pub fn overview(measured: &[Measured]) -> String {
+    let judged = judged(measured);
+    if judged.is_empty() {
+        return "Nothing of ours beside a peer was measured.\n".into();
+    }
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header([
         "pattern",
@@ -139,48 +183,35 @@ pub fn overview(measured: &[Measured]) -> String {
     for column in table.column_iter_mut().skip(3).take(5) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let (mut logarithms, mut medians) = (Vec::new(), Vec::new());
-    for (pattern, runs) in measured {
-        for ours in summary::judged(pattern.judge) {
-            let summaries = summary::of_pattern(runs);
-            let own = summaries.iter().find(|summary| summary.peer == *ours);
-            let (Some(own), Some(verdict)) = (own, summary::judge(ours, pattern.judge, runs)) else {
-                continue;
-            };
-            logarithms.push(verdict.time.ln());
-            medians.push(verdict.median.ln());
-            table.add_row([
-                pattern.name.clone(),
-                (*ours).into(),
-                verdict.best.clone(),
-                format!("{:.2}", verdict.time),
-                format!("{:.2}", verdict.median),
-                mib(own.peak),
-                mib(own.live),
-                format!("{:.2}", verdict.memory),
-                outcome(&verdict),
-            ]);
-        }
+    for (pattern, ours, own, verdict) in &judged {
+        table.add_row([
+            pattern.name.clone(),
+            (*ours).into(),
+            verdict.best.clone(),
+            format!("{:.2}", verdict.time),
+            format!("{:.2}", verdict.median),
+            mib(own.peak),
+            mib(own.live),
+            format!("{:.2}", verdict.memory),
+            format!("{}{}", outcome(verdict), leaner(verdict, "has less")),
+        ]);
     }
-    if logarithms.is_empty() {
-        return "Nothing of ours beside a peer was measured.\n".into();
-    }
-    let count = logarithms.len();
-    #[expect(clippy::cast_precision_loss, reason = "some dozens of rows")]
-    let mean = |of: &[f64]| (of.iter().sum::<f64>() / count as f64).exp();
     format!(
-        "Time is ours over the best peer's, by the fastest rounds, and beside it by the medians, which are not judged; \
-         memory is ours over what is allowed: {MEMORY_RATIO_MAX:.2} of what was \
-         alive at once and {:.0} MiB. The best peer is chosen on one half of the turns and compared on the other. \
-         Lost is a time above {TIME_RATIO_MAX:.2}, a memory above 1, or a peak above that of a peer that also stays \
-         warm (at most {WARM_FAULTS_MAX:.0} faults a round). Turns differ where the fastest round of ours or of the \
-         best peer is still more than {:.0} % faster in one half of the turns than in the other.\n\n{table}\n\nGeometric mean of the times: {:.2} \
-         over {count} rows; of the medians: {:.2}.\n",
+        "{}\n\n- *time*: ours over the best peer's, by the fastest rounds; lost above {TIME_RATIO_MAX:.2}. The best peer is chosen \
+         on one half of the turns and compared on the other.\n- *median*: the same by the medians; shown, not judged.\n- \
+         *memory*: our peak over what is allowed, {MEMORY_RATIO_MAX:.2} of what was alive at once and {:.0} MiB; lost above 1, or \
+         where a peer that also stays warm (at most {WARM_FAULTS_MAX:.0} faults a round) peaks lower: its name stands \
+         in the last column.\n- *turns differ*: the fastest round of ours or of the best peer is more than {:.0} % faster in one \
+         half of the turns than in the other.\n\n{table}\n",
+        score_of(&judged),
         MEMORY_SLACK_BYTES / f64::from(1 << 20),
         100.0 * (SETTLED_RATIO_MAX - 1.0),
-        mean(&logarithms),
-        mean(&medians),
     )
+}
+
+/// Names the peer that stays warm in less memory, if there is one.
+fn leaner(verdict: &Verdict, how: &str) -> String {
+    verdict.leaner.as_ref().map(|name| format!("; {name} {how}")).unwrap_or_default()
 }
 
 fn outcome(verdict: &Verdict) -> String {

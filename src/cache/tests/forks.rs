@@ -343,3 +343,19 @@ fn forks_are_watched_from_before_the_start() {
     assert_eq!(ASKED.load(Ordering::Relaxed), 1);
     assert!(cache.start(&Config::new()).is_some());
 }
+
+/// Whoever watched for a phase's peak on another thread is not in the child, which looked for it at every request for ever.
+#[test]
+fn those_who_watched_peaks_are_not_waited_on_in_a_child() {
+    let model = model(fake(2 << 30));
+    model.free(untouched(&model, MIB, false));
+    let place = model.cache.peaks().watch(0).unwrap();
+    model.cache.before_fork();
+    model.os().become_child();
+    model.cache.after_fork_in_child();
+    assert!(!model.cache.peaks().is_watched());
+    // The thread that forked may have been one of them.
+    model.cache.peaks().end(place);
+    assert!(!model.cache.peaks().is_watched());
+    finish(&model, Vec::new(), true);
+}

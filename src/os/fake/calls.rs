@@ -153,7 +153,7 @@ impl Os for Fake {
             self.fail_move(&mut state, &source, &target);
             return Err(errno);
         }
-        if state.one_vma_moves && state.space.pieces(&source).count() > 1 {
+        if !state.facts.moves_several && state.space.pieces(&source).count() > 1 {
             self.lose(&mut state, &target);
             return Err(Errno(libc::EFAULT));
         }
@@ -181,9 +181,15 @@ impl Os for Fake {
         Ok(())
     }
 
+    fn has_mappings_left(&self) -> bool {
+        let state = self.state();
+        state.space.count() + 3 <= state.vmas_max
+    }
+
     fn vma_end(&self, addr: usize) -> Option<usize> {
         let mut state = self.state();
-        if state.plans.begin(Call::VmaEnd).is_some() {
+        let _ = state.plans.begin(Call::VmaEnd);
+        if state.hides_vmas {
             return None;
         }
         state.space.pieces(&(addr..addr + 1)).next()?;

@@ -44,7 +44,12 @@ impl Fake {
 
     /// Chooses whether a source of several VMAs is refused (`EFAULT`, the target unmapped), as by old kernels.
     pub(crate) fn refuse_moves_of_several_vmas(&self, refuse: bool) {
-        self.state().one_vma_moves = refuse;
+        self.state().facts.moves_several = !refuse;
+    }
+
+    /// Chooses whether it tells where VMAs end.
+    pub(crate) fn hide_vmas(&self, hide: bool) {
+        self.state().hides_vmas = hide;
     }
 
     /// Sets the number of VMAs beyond which calls that need more of them are refused.

@@ -28,6 +28,7 @@ pub(super) fn facts() -> Facts {
         l1_ways: l1_ways(),
         moves: abilities.moves && !unsafely,
         moves_unsafely: unsafely,
+        moves_several: abilities.moves_several,
         residency: abilities.residency,
         soften: abilities.soften,
     }

@@ -1,4 +1,4 @@
-//! What this kernel can do, tried out on a scratch mapping of five pages.
+//! What this kernel can do, tried out on a scratch mapping of seven pages.
 //!
 //! Why tried and not looked up: sandboxes and emulators answer to Linux's system calls and do something else
 //! (gVisor refuses `MREMAP_DONTUNMAP` and `MADV_FREE` and calls every page resident; older user-mode emulators
@@ -20,6 +20,8 @@ use crate::os::{Huge, Os};
 pub(super) struct Abilities {
     /// `mremap` with `MREMAP_DONTUNMAP` moves the content and leaves zeros.
     pub(super) moves: bool,
+    /// It moves a source of several VMAs, or some of it.
+    pub(super) moves_several: bool,
     /// `mincore` tells a touched page from an untouched one.
     pub(super) residency: bool,
     /// `MADV_FREE` is accepted.
@@ -30,7 +32,8 @@ pub(super) struct Abilities {
 
 impl Abilities {
     /// Of a kernel that does not even map a scratch page.
-    const NONE: Self = Self { moves: false, residency: false, soften: false, purge_keeps: false };
+    const NONE: Self =
+        Self { moves: false, moves_several: true, residency: false, soften: false, purge_keeps: false };
 }
 
 /// Where the pages of the scratch mapping are.
@@ -39,7 +42,8 @@ struct Scratch {
     page: usize,
 }
 
-const SCRATCH_PAGES: usize = 5;
+/// Two pages, and two that they are moved to, each pair between inaccessible ones.
+const SCRATCH_PAGES: usize = 7;
 const MARK: u8 = 0xa5;
 
 impl Scratch {
@@ -60,22 +64,27 @@ impl Scratch {
 
     /// The page that is not, and is moved to.
     fn second(&self) -> usize {
-        self.base + 3 * self.page
+        self.base + 4 * self.page
     }
 
     fn open_all(&self) -> Option<()> {
         for at in [self.first(), self.second()] {
-            Linux.open(at, self.page).ok()?;
+            Linux.open(at, 2 * self.page).ok()?;
             // A 64 KiB page is no huge page, but a huge page of several of them might be had.
-            let _ = Linux.advise(at, self.page, Huge::Forbid);
+            let _ = Linux.advise(at, 2 * self.page, Huge::Forbid);
         }
         Some(())
     }
 
-    /// Unmaps everything but the second page, about which see [`moves`].
-    fn unmap_around_second(&self) {
-        let _ = Linux.unmap(self.base, 3 * self.page);
-        let _ = Linux.unmap(self.base + 4 * self.page, self.page);
+    /// Gives all of it back after a refused move of `pages` to the second place. That may have unmapped its target, and somebody
+    /// may have mapped it since: only what we can plug is ours. Otherwise so many pages of address space are left behind.
+    fn give_up(&self, pages: usize) {
+        let (second, len) = (self.second(), pages * self.page);
+        let _ = Linux.unmap(self.base, second - self.base);
+        let _ = Linux.unmap(second + len, self.base + SCRATCH_PAGES * self.page - second - len);
+        if Linux.plug(second, len, Huge::Leave).is_ok() {
+            let _ = Linux.unmap(second, len);
+        }
     }
 }
 
@@ -101,7 +110,10 @@ pub(super) fn abilities(page: usize) -> Abilities {
     write(second, MARK);
     let purge_keeps = Linux.madvise_dontneed(second, page).is_ok() && read(second) != 0;
     let soften = Linux.soften(second, page).is_ok();
-    Abilities { moves: moves(&scratch), residency, soften, purge_keeps }
+    let moves = moves(&scratch);
+    // Whoever does not know what a failing call leaves expects the worst.
+    let moves_several = !moves || Scratch::new(page).is_none_or(|scratch| moves_several(&scratch));
+    Abilities { moves, moves_several, residency, soften, purge_keeps }
 }
 
 /// Tries a move, and gives the scratch mapping back.
@@ -115,13 +127,28 @@ fn moves(scratch: &Scratch) -> bool {
         let _ = Linux.unmap(scratch.base, SCRATCH_PAGES * page);
         return moved;
     }
-    scratch.unmap_around_second();
-    // A refused move may have unmapped its target, and somebody may have mapped it since: only a page that we
-    // can plug is ours. Otherwise a page of address space is left behind.
-    if Linux.plug(second, page, Huge::Leave).is_ok() {
-        let _ = Linux.unmap(second, page);
-    }
+    scratch.give_up(1);
     false
+}
+
+/// Tries a move of two pages that are a VMA each, and gives the scratch mapping back. What the two differ in keeps them from
+/// becoming one where they are moved to, too.
+fn moves_several(scratch: &Scratch) -> bool {
+    let (first, second, page) = (scratch.first(), scratch.second(), scratch.page);
+    if Linux::madvise(first + page, page, libc::MADV_DONTDUMP).is_err() {
+        let _ = Linux.unmap(scratch.base, SCRATCH_PAGES * page);
+        return true;
+    }
+    write(first, MARK);
+    write(first + page, MARK);
+    if Linux.move_pages(first, second, 2 * page).is_ok() {
+        let _ = Linux.unmap(scratch.base, SCRATCH_PAGES * page);
+        return true;
+    }
+    // The source stays mapped, whatever was moved.
+    let is_whole = Linux.mapped(first, 2 * page) && read(first) == MARK && read(first + page) == MARK;
+    scratch.give_up(2);
+    !is_whole
 }
 
 /// Whether this kernel release has the use-after-free in `mremap`.

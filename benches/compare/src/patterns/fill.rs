@@ -99,7 +99,7 @@ fn dense_shared(scale: Scale, full: usize) -> Case {
 }
 
 /// Adds to one word in `step` bytes.
-fn touch_sparse(block: &mut [u64], step: usize, seed: u64) {
+pub(super) fn touch_sparse(block: &mut [u64], step: usize, seed: u64) {
     for word in block.iter_mut().step_by(step / 8) {
         *word = word.wrapping_add(seed | 1);
     }
@@ -107,7 +107,7 @@ fn touch_sparse(block: &mut [u64], step: usize, seed: u64) {
 }
 
 /// Checks what was touched, and in a quick run also that all the rest is zero.
-fn check_sparse(block: &[u64], step: usize, seed: u64, scale: Scale) {
+pub(super) fn check_sparse(block: &[u64], step: usize, seed: u64, scale: Scale) {
     let step = step / 8;
     for (i, &word) in block.iter().enumerate().step_by(if scale.quick { 1 } else { step }) {
         let wanted = if i % step == 0 { seed | 1 } else { 0 };

@@ -39,7 +39,7 @@ pub(super) fn list() -> Vec<Pattern> {
 
 /// A function of its own, as [`push_rows`].
 #[inline(never)]
-fn grown(words: usize, seed: u64) -> Vec<u64> {
+pub(super) fn grown(words: usize, seed: u64) -> Vec<u64> {
     let mut vector = Vec::new();
     for word in (seed..).take(words) {
         vector.push(black_box(word));

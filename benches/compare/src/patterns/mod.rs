@@ -14,6 +14,7 @@ mod field;
 mod fill;
 mod growth;
 mod load;
+mod random;
 mod shape;
 mod small;
 mod threads;
@@ -114,8 +115,15 @@ pub fn all() -> Vec<Pattern> {
         transform::list(),
         small::list(),
         load::list(),
+        random::list(),
     ];
     lists.into_iter().flatten().collect()
+}
+
+/// Finds a pattern by its name: one of [`all`], or a workload of any number.
+#[must_use]
+pub fn named(name: &str) -> Option<Pattern> {
+    all().into_iter().find(|pattern| pattern.name == name).or_else(|| random::named(name))
 }
 
 /// Writes a size as people say it.
