@@ -201,11 +201,17 @@ impl<O: Os> Cache<O> {
         if mine.counts.in_use() > in_caches {
             return false;
         }
+        // Then the heap, which a warm program has much in: with hundreds of shards, to add up what all of them hold takes tens of
+        // microseconds.
+        let dirty = self.heap.level().dirty;
+        if dirty > little {
+            return false;
+        }
         let live = usize::try_from(self.live()).unwrap_or(usize::MAX);
         // Relaxed: an estimate.
         let held: usize = shards.iter().map(|shard| shard.counts.stacked.load(Ordering::Relaxed)).sum();
         let most = little.min(live / 2);
-        live <= in_caches && held <= most && held + self.heap.level().dirty <= most
+        live <= in_caches && held <= most && held + dirty <= most
     }
 
     /// Whether a shard is another thread's than this one's, and has more in use than at hand. One whose threads free what others

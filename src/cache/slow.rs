@@ -235,7 +235,12 @@ impl<O: Os> Cache<O> {
     /// keep it.
     fn steal(&self, class: SizeClass, keeps: impl Fn(&shard::Shard) -> bool) -> Option<Run> {
         let len = class.len().bytes();
-        for shard in self.shards() {
+        let shards = self.shards();
+        let mine =
+            self.shard_slow().and_then(|mine| shards.iter().position(|shard| core::ptr::eq(shard, mine)));
+        // From its own on, so that threads which find nothing do not all ask the first one.
+        let (before, from_mine) = shards.split_at(mine.unwrap_or(0));
+        for shard in from_mine.iter().chain(before) {
             // Relaxed: a hint, as is the other; the lock tells.
             if !keeps(shard)
                 && (shard.counts.is_filled(class) || shard.counts.in_runs.load(Ordering::Relaxed) >= len)

@@ -239,22 +239,30 @@ fn report(record: Option<PathBuf>) -> Result<(), Error> {
     };
     let own = latest(readme::FILES[0].0)?;
     let of_provers = readme::details(&own)? + &provers::tables(&folder)?;
+    let random = latest_where(|folder| {
+        folder.to_string_lossy().ends_with("-random") && folder.join(record::ROUNDS).is_file()
+    })?;
+    let of_random = (&Record::read(&random)?, &*record::name_of(&random));
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/BENCHMARKS.md");
-    report::report(&Record::read(&folder)?, &record::name_of(&folder), &of_provers, &document)?;
+    report::report(&Record::read(&folder)?, &record::name_of(&folder), &of_provers, of_random, &document)?;
     say(format_args!("{} shows {} and {}", document.display(), folder.display(), own.display()))?;
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    readme::write(&readme, &own, &folder)?;
+    readme::write(&readme, &own, &folder, &random)?;
     say(format_args!("{} shows both", readme.display()))?;
     Ok(())
 }
 
 /// Returns the record whose name comes last, of those that hold `file`: names begin with a date, and what the provers' own
-/// commands leave lies there too.
+/// commands leave lies there too, and random workloads, whose name says so.
 fn latest(file: &str) -> Result<PathBuf, Error> {
+    latest_where(|folder| folder.join(file).is_file() && !folder.to_string_lossy().ends_with("-random"))
+        .map_err(|_| Error::new(format!("there is no record yet that holds {file}")))
+}
+
+fn latest_where(holds: impl Fn(&Path) -> bool) -> Result<PathBuf, Error> {
     let folders = std::fs::read_dir(records()).map_err(|cause| Error::doing("looking for records", cause))?;
     let folders = folders.filter_map(|entry| Some(entry.ok()?.path()));
-    let folders = folders.filter(|path| path.join(file).is_file());
-    folders.max().ok_or_else(|| Error::new(format!("there is no record yet that holds {file}")))
+    folders.filter(|path| holds(path)).max().ok_or_else(|| Error::new("there is no such record yet"))
 }
 
 /// Returns the name itself, or with a number if there is such a record.

@@ -30,23 +30,23 @@ pub const FILES: [(&str, &str); 5] = [
 const KEEPERS: [&str; 5] =
     ["glibc-tuned", "jemalloc-plonky3", "jemalloc-openvm", "mimalloc-keep", "mimalloc2-keep"];
 
-/// Writes the parts of the README that are generated, from the folder `own` with records of the provers' own commands and
-/// the folder `compared` with a record of the comparison among all.
+/// Writes the parts of the README that are generated, from the folder `own` with records of the provers' own commands,
+/// the folder `compared` with a record of the comparison among all, and `random` with one of random workloads.
 ///
 /// # Errors
 /// When a file cannot be read or written, a record holds nothing, or the README has no place for it.
-pub fn write(readme: &Path, own: &Path, compared: &Path) -> Result<(), Error> {
+pub fn write(readme: &Path, own: &Path, compared: &Path, random: &Path) -> Result<(), Error> {
     let doing = |cause: std::io::Error| Error::doing(format!("writing {}", readme.display()), cause);
     let text = fs::read_to_string(readme).map_err(doing)?;
-    fs::write(readme, filled(&text, own, compared)?).map_err(doing)
+    fs::write(readme, filled(&text, own, compared, random)?).map_err(doing)
 }
 
 /// Returns `readme` with its generated parts as they are now.
-fn filled(readme: &str, own: &Path, compared: &Path) -> Result<String, Error> {
+fn filled(readme: &str, own: &Path, compared: &Path, random: &Path) -> Result<String, Error> {
     let parts = [
         ("results", results(own, &own_records(own)?)),
         ("peers", peers(compared)?),
-        ("score", score(compared)?),
+        ("score", score(compared, random)?),
     ];
     parts.iter().try_fold(readme.to_owned(), |text, (part, inside)| {
         replaced(&text, part, inside).ok_or_else(|| {
@@ -203,9 +203,16 @@ fn peers(compared: &Path) -> Result<String, Error> {
     ))
 }
 
-fn score(compared: &Path) -> Result<String, Error> {
-    let record = record::Record::read(compared)?;
-    Ok(tables::score(&measured(&record, &patterns::all())))
+fn score(compared: &Path, random: &Path) -> Result<String, Error> {
+    let all = patterns::all();
+    let of = |folder: &Path| Ok::<_, Error>(tables::score(&measured(&record::Record::read(folder)?, &all)));
+    Ok(format!(
+        "- Patterns of provers ({}): {}\n- Random workloads, which nobody has worked towards ({}): {}",
+        place(compared),
+        of(compared)?,
+        place(random),
+        of(random)?
+    ))
 }
 
 /// Puts `inside` between the lines that name `part`, or returns `None` where they are missing.
@@ -239,7 +246,10 @@ mod tests {
             let (name, _) = after.split_once('`').expect("as code");
             root.join("benches/record").join(name)
         };
-        let now = filled(&readme, &folder("results"), &folder("peers")).expect("can be read");
+        let (_, random) = readme.split_once("worked towards (`benches/record/").expect("names a record");
+        let (random, _) = random.split_once('`').expect("as code");
+        let random = root.join("benches/record").join(random);
+        let now = filled(&readme, &folder("results"), &folder("peers"), &random).expect("can be read");
         assert!(now == readme, "run `zk-compare report`");
     }
 }

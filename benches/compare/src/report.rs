@@ -20,11 +20,18 @@ pub const END: &str = "<!-- end of what `zk-compare report` writes -->";
 /// A pattern with its runs.
 pub type Measured<'a> = (&'a Pattern, Vec<Run>);
 
-/// Writes the tables of a record into `document`, `provers` among them, and its plots into the folder `plots` beside it.
+/// Writes the tables of a record into `document`, `provers` among them, and its plots into the folder `plots` beside it; at the end
+/// those of `random`, a record of random workloads.
 ///
 /// # Errors
 /// When a file cannot be read or written, or the document has no place for the tables.
-pub fn report(record: &Record, name: &str, provers: &str, document: &Path) -> Result<(), Error> {
+pub fn report(
+    record: &Record,
+    name: &str,
+    provers: &str,
+    random: (&Record, &str),
+    document: &Path,
+) -> Result<(), Error> {
     let doing =
         |cause: &dyn std::fmt::Display| Error::doing(format!("writing {}", document.display()), cause);
     let all = patterns::all();
@@ -33,7 +40,8 @@ pub fn report(record: &Record, name: &str, provers: &str, document: &Path) -> Re
     fs::create_dir_all(&folder).map_err(|cause| doing(&cause))?;
     let plots = plots::draw(&measured, &folder)?;
     let text = fs::read_to_string(document).map_err(|cause| doing(&cause))?;
-    let text = replaced(&text, &generated(record, name, provers, &measured, &plots))
+    let drawn = of_random(random.0, random.1, &all);
+    let text = replaced(&text, &(generated(record, name, provers, &measured, &plots) + &drawn))
         .ok_or_else(|| doing(&format!("it has no lines {BEGIN:?} and {END:?}")))?;
     fs::write(document, text).map_err(|cause| doing(&cause))
 }
@@ -79,6 +87,25 @@ fn generated(
     text
 }
 
+/// Where the part about random workloads begins, before the name of its record.
+const RANDOM: &str = "\n## Random workloads, record ";
+
+/// Lays out a record of random workloads: its origin, who wins, and every table.
+fn of_random(record: &Record, name: &str, all: &[Pattern]) -> String {
+    let measured = measured(record, all);
+    let about: String = record.about.iter().map(|line| format!("- {line}\n")).collect();
+    let mut text = format!(
+        "{RANDOM}{name}\n\nDrawn from numbers, so that nobody has worked towards them: sizes, lifetimes, threads, and what blocks are used \
+         for. Any other can be had: `--pattern =random/12345`.\n\n{about}\n{}",
+        tables::overview(&measured)
+    );
+    for (pattern, runs) in &measured {
+        text += "\n";
+        text += &tables::of_pattern(pattern, runs);
+    }
+    text
+}
+
 /// Puts `inside` between the markers, or returns `None` where they are missing.
 fn replaced(text: &str, inside: &str) -> Option<String> {
     let (before, rest) = text.split_once(BEGIN)?;
@@ -111,9 +138,13 @@ mod tests {
     fn the_document_shows_the_record_that_it_names() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let text = fs::read_to_string(root.join("docs/BENCHMARKS.md")).expect("is there");
-        let (_, after) = text.split_once("\n## Record ").expect("names a record");
-        let name = after.lines().next().expect("in that line");
-        let folder = root.join("benches/record").join(name);
+        let named = |heading: &str| {
+            let (_, after) = text.split_once(heading).expect("names a record");
+            after.lines().next().expect("in that line")
+        };
+        let (name, random) = (named("\n## Record "), named(RANDOM));
+        let [folder, of_random] = [name, random].map(|name| root.join("benches/record").join(name));
+        let of_random = Record::read(&of_random).expect("is there");
         let elsewhere = std::env::temp_dir().join(format!("zk-compare-document-{}", std::process::id()));
         fs::create_dir_all(&elsewhere).expect("can be made");
         let document = elsewhere.join("BENCHMARKS.md");
@@ -124,7 +155,7 @@ mod tests {
         let (own, _) = own.split_once('`').expect("as code");
         let own = crate::readme::details(&root.join("benches/record").join(own)).expect("can be read");
         let proofs = own + &crate::provers::tables(&folder).expect("can be read");
-        report(&record, name, &proofs, &document).expect("has a place for it");
+        report(&record, name, &proofs, (&of_random, random), &document).expect("has a place for it");
         let again = fs::read_to_string(&document).expect("was written");
         let plots = fs::read_dir(elsewhere.join("plots")).expect("were drawn");
         for plot in plots.map(|plot| plot.expect("can be read").path()) {
