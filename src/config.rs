@@ -125,8 +125,8 @@ impl Config {
     /// each with [`cache_bytes`](Self::cache_bytes), or before the first large request. After that it is asked for what it keeps
     /// (`malloc_trim`) before more memory would be in use than was of late; before, by
     /// [`release_cache`](crate::release_cache). With several `NAlloc` values, the setting of the first to free
-    /// a small block or serve a large request applies. On by default; without effect on other C libraries, nor on what the environment says of the same
-    /// knobs (`MALLOC_TRIM_THRESHOLD_`, `GLIBC_TUNABLES`).
+    /// a small block or serve a large request applies. On by default; without effect on other C libraries, nor on what the
+    /// environment says of the same knobs (`MALLOC_TRIM_THRESHOLD_`, `GLIBC_TUNABLES`).
     #[must_use]
     pub const fn tune_glibc(mut self, tune: bool) -> Self {
         self.tune_glibc = tune;

@@ -128,6 +128,8 @@ pub(crate) struct Cache<O: Os> {
     last_look: AtomicU64,
     /// When the limits were told last, by the same clock.
     last_tick: AtomicU64,
+    /// Untouched memory that stays open whatever is done, and as much as is not worth another try, in bytes.
+    unclosable: AtomicUsize,
     /// How many long blocks and vectors with room in a row have found nothing in use, up to `ALONE_AFTER`.
     alone: AtomicU32,
     /// The next thread's shard.
@@ -186,6 +188,7 @@ impl<O: Os> Cache<O> {
                 since_look: AtomicUsize::new(0),
                 last_look: AtomicU64::new(0),
                 last_tick: AtomicU64::new(0),
+                unclosable: AtomicUsize::new(0),
                 alone: AtomicU32::new(0),
                 next: AtomicUsize::new(0),
                 shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),

@@ -364,8 +364,12 @@ impl<O: Os> Cache<O> {
             self.heap.purge(excess.min(SLICE), unit);
         }
         // What blocks leave that grow by moving stays open for the next ones; much more than there may be memory serves nobody.
-        if level.zero > OPEN_TIMES * remembered.max(OPEN_MIN) {
+        // Relaxed, both: a hint; whoever comes in between tries once more.
+        let open_max = OPEN_TIMES * remembered.max(OPEN_MIN);
+        if level.zero > open_max.max(self.unclosable.load(Ordering::Relaxed)) {
             self.heap.close_free();
+            // What cannot be closed, in plain mappings, is not tried again until there is as much more of it.
+            self.unclosable.store(self.heap.level().zero + OPEN_MIN, Ordering::Relaxed);
         }
     }
 

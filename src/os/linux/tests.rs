@@ -117,6 +117,24 @@ fn zero_after_everything_that_promises_it() {
     assert_eq!(Linux.resident(at, 4 * CHUNK), Some(2 * GRANULE));
 }
 
+/// What `moves_several` says is what a block that grows relies on: where it is false, a refused move has taken nothing.
+#[test]
+fn a_move_of_two_vmas_is_done_or_takes_nothing_as_was_found_out() {
+    let facts = Linux.facts();
+    if !facts.moves && !facts.moves_unsafely {
+        return eprintln!("skipped: this kernel moves no pages");
+    }
+    let mapping = Mapping::opened(4 * CHUNK);
+    let (from, to) = (mapping.0, mapping.0 + 2 * CHUNK);
+    Linux::madvise(from + CHUNK, CHUNK, libc::MADV_DONTDUMP).unwrap();
+    put(from, 1);
+    put(from + CHUNK, 2);
+    let moved = Linux.move_pages(from, to, 2 * CHUNK).is_ok();
+    assert_eq!(moved, facts.moves_several);
+    let at = if moved { to } else { from };
+    assert_eq!((get(at), get(at + CHUNK)), (1, 2));
+}
+
 #[test]
 fn a_move_takes_the_pages_and_leaves_a_mapping() {
     if !Linux.facts().moves {
