@@ -361,7 +361,12 @@ impl<O: Os> Cache<O> {
             }
         }
         if excess > 0 {
-            self.heap.purge(excess.min(SLICE), unit);
+            let purged = self.heap.purge(excess.min(SLICE), unit);
+            // Parts of chunks are not worth splitting huge pages for; but more of them than all that may be resident are.
+            let stranded = (excess - purged.min(excess)).saturating_sub(remembered);
+            if stranded > 0 && purged < SLICE {
+                self.heap.purge(stranded.min(SLICE), Unit::Pages);
+            }
         }
         // What blocks leave that grow by moving stays open for the next ones; much more than there may be memory serves nobody.
         // Relaxed, both: a hint; whoever comes in between tries once more.

@@ -205,13 +205,14 @@ fn peers(compared: &Path) -> Result<String, Error> {
 
 fn score(compared: &Path, random: &Path) -> Result<String, Error> {
     let all = patterns::all();
-    let of = |folder: &Path| Ok::<_, Error>(tables::score(&measured(&record::Record::read(folder)?, &all)));
+    let (of_patterns, of_random) = (record::Record::read(compared)?, record::Record::read(random)?);
     Ok(format!(
-        "- Patterns of provers ({}): {}\n- Random workloads, which nobody has worked towards ({}): {}",
+        "Patterns of provers, 64 KiB to 16 GiB on one to 64 threads ({}): {}\n\nRandom workloads, which nobody has worked towards \
+         ({}):\n\n{}",
         place(compared),
-        of(compared)?,
+        tables::score(&measured(&of_patterns, &all)),
         place(random),
-        of(random)?
+        tables::together(&measured(&of_random, &all)),
     ))
 }
 
@@ -246,7 +247,7 @@ mod tests {
             let (name, _) = after.split_once('`').expect("as code");
             root.join("benches/record").join(name)
         };
-        let (_, random) = readme.split_once("worked towards (`benches/record/").expect("names a record");
+        let (_, random) = readme.split_once("has worked towards (`benches/record/").expect("names a record");
         let (random, _) = random.split_once('`').expect("as code");
         let random = root.join("benches/record").join(random);
         let now = filled(&readme, &folder("results"), &folder("peers"), &random).expect("can be read");

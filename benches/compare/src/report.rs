@@ -96,7 +96,8 @@ fn of_random(record: &Record, name: &str, all: &[Pattern]) -> String {
     let about: String = record.about.iter().map(|line| format!("- {line}\n")).collect();
     let mut text = format!(
         "{RANDOM}{name}\n\nDrawn from numbers, so that nobody has worked towards them: sizes, lifetimes, threads, and what blocks are used \
-         for. Any other can be had: `--pattern =random/12345`.\n\n{about}\n{}",
+         for. Any other can be had: `--pattern =random/12345`.\n\n{about}\n{}\n\n{}",
+        tables::together(&measured),
         tables::overview(&measured)
     );
     for (pattern, runs) in &measured {

@@ -161,6 +161,58 @@ fn score_of(judged: &[Judged]) -> String {
     )
 }
 
+/// Lays out how each allocator does over all patterns that it was run with: geometric means of its times and peaks over the least of
+/// any allocator, and its worst time; the fastest first.
+#[must_use]
+pub fn together(measured: &[Measured]) -> String {
+    let mut all: Vec<(String, Vec<[f64; 3]>)> = Vec::new();
+    for (_, runs) in measured {
+        let summaries = summary::of_pattern(runs);
+        let values = |summary: &Summary| [summary.min, summary.median, summary.peak];
+        let least = summaries
+            .iter()
+            .map(values)
+            .fold([f64::INFINITY; 3], |a, b| std::array::from_fn(|i| a[i].min(b[i])));
+        for summary in &summaries {
+            let own = values(summary);
+            let ratios = std::array::from_fn(|i| own[i] / least[i]);
+            match all.iter_mut().find(|(name, _)| *name == summary.peer) {
+                Some((_, rows)) => rows.push(ratios),
+                None => all.push((summary.peer.clone(), vec![ratios])),
+            }
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "some dozens of rows")]
+    let mean = |rows: &[[f64; 3]], i: usize| {
+        (rows.iter().map(|row| row[i].ln()).sum::<f64>() / rows.len() as f64).exp()
+    };
+    all.sort_by(|(_, a), (_, b)| mean(a, 0).total_cmp(&mean(b, 0)));
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN).set_header([
+        "allocator",
+        "time",
+        "by medians",
+        "its worst",
+        "peak memory",
+    ]);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for (name, rows) in &all {
+        let worst = rows.iter().map(|row| row[0]).fold(0.0, f64::max);
+        table.add_row(
+            [name.clone()]
+                .into_iter()
+                .chain([mean(rows, 0), mean(rows, 1), worst, mean(rows, 2)].map(|v| format!("{v:.2}"))),
+        );
+    }
+    format!(
+        "{table}\n\nOver {} workloads, as multiples of whichever allocator was best at each: geometric means of the times (fastest rounds, \
+         medians), the worst of its times, and the geometric mean of the peaks.",
+        measured.len()
+    )
+}
+
 /// Lays out who wins: a row per pattern, then the sum of all.
 #[must_use]
 pub fn overview(measured: &[Measured]) -> String {

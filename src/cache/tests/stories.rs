@@ -334,3 +334,30 @@ fn a_purge_goes_over_a_few_pieces_and_goes_on_there_the_next_time() {
     model.audit(true);
     finish(&model, stay.into_iter().map(|(_, block)| block).collect(), true);
 }
+
+/// Long blocks between survivors left pieces without a whole chunk, which nobody purged while memory was to be had: all of it stayed
+/// for ever, however much more than the program had had in use of late.
+#[test]
+fn what_lies_between_survivors_does_not_stay_beyond_what_may_be_resident() {
+    let model = Model::new(fake_in_short(2 << 30, 0), 1 << 30, Config::new());
+    // Aligned to more than a page, so that it is taken beside the long one and not from a hot run.
+    let survivor = Layout::from_size_align(64 * KIB, 8 * KIB).unwrap();
+    let pairs: Vec<_> = (0..100)
+        .map(|_| {
+            let long = untouched(&model, 2 * MIB + 4 * KIB, false);
+            (long, model.allocate(survivor, false, 1).unwrap())
+        })
+        .collect();
+    let (long, survivors): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+    long.into_iter().for_each(|block| model.free(block));
+    let dirty = || model.cache.heap.books().dirty;
+    assert!(dirty() > 190 * MIB);
+    // Until that peak is forgotten: two windows of sixteen.
+    for _ in 0..2 * 16 * 200 + 1000 {
+        model.free(untouched(&model, MIB, false));
+    }
+    // Some 10 MiB are in use, and as much as that is allowed twice.
+    assert!(dirty() < 40 * MIB, "{}", dirty());
+    model.audit(true);
+    finish(&model, survivors, true);
+}
