@@ -365,14 +365,15 @@ impl<O: Os> Cache<O> {
             // Parts of chunks are not worth splitting huge pages for; but more of them than all that may be resident are.
             let stranded = (excess - purged.min(excess)).saturating_sub(remembered);
             if stranded > 0 && purged < SLICE {
-                self.heap.purge(stranded.min(SLICE), Unit::Pages);
+                // Each piece is a call, and they may be short.
+                self.heap.purge(stranded.min(SLICE / 8), Unit::Pages);
             }
         }
         // What blocks leave that grow by moving stays open for the next ones; much more than there may be memory serves nobody.
         // Relaxed, both: a hint; whoever comes in between tries once more.
         let open_max = OPEN_TIMES * remembered.max(OPEN_MIN);
         if level.zero > open_max.max(self.unclosable.load(Ordering::Relaxed)) {
-            self.heap.close_free();
+            self.heap.close_free(level.zero - open_max / 2);
             // What cannot be closed, in plain mappings, is not tried again until there is as much more of it.
             self.unclosable.store(self.heap.level().zero + OPEN_MIN, Ordering::Relaxed);
         }

@@ -106,8 +106,8 @@ struct Inner {
     opened: usize,
     /// Whether memory was seen to become resident just because it was opened or mapped: all of it is locked.
     eager: bool,
-    /// The piece at which the last purge ended that found none with a whole unit, by length and start: a hint.
-    passed_over: (usize, usize),
+    /// For each state the piece at which the last purge ended that found none with a whole chunk, by length and start: a hint.
+    passed_over: [(usize, usize); State::COUNT],
     /// The thread that is about to fork, or 0: it waits for `operations` to end, and nobody else begins any.
     forking: u64,
     moved: u64,
@@ -162,7 +162,7 @@ impl<O: Os> PageHeap<O> {
                 retired: 0,
                 opened: 0,
                 eager: false,
-                passed_over: purge::NOTHING_YET,
+                passed_over: [purge::NOTHING_YET; State::COUNT],
                 forking: 0,
                 moved: 0,
                 purged: 0,

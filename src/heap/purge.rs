@@ -17,8 +17,8 @@ pub(crate) enum Unit {
     WholePages,
 }
 
-/// Pieces without a whole unit, one after another, that are looked at before a purge ends for now, where the next one goes on: a
-/// microsecond or two under a lock that all threads share. Pieces as long as two units hold one, so these are shorter ones, which
+/// Pieces without a whole chunk, one after another, that are looked at before a purge of such ends for now, where the next one goes on: a
+/// microsecond or two under a lock that all threads share. Pieces as long as two hold one, so these are shorter ones, which
 /// come last.
 const TRIES: usize = 32;
 
@@ -208,20 +208,29 @@ impl Inner {
         if most == Some(0) || has_none || !self.ensure_spare(os) {
             return None;
         }
-        for _ in 0..TRIES {
-            let index = self.pieces.longest_below(state, *below).filter(|&index| {
-                let is_long = self.pieces.span(index).len >= unit || widens;
-                if !is_long {
-                    self.passed_over = NOTHING_YET;
+        let is_bounded = unit == CHUNK;
+        let mut tries = 0;
+        loop {
+            let index = self.pieces.longest_below(state, *below);
+            let found = index.map(|index| self.pieces.span(index)).filter(|span| span.len >= unit || widens);
+            let Some(span) = found else {
+                if is_bounded {
+                    self.passed_over[state as usize] = NOTHING_YET;
                 }
-                is_long
-            });
-            let span = self.pieces.span(index?);
+                return None;
+            };
             *below = (span.len, span.start);
             let inner = if widens { self.free_pages_around(span, unit) } else { span.inner(unit) };
             if inner.is_empty() {
-                // Those down to there were looked at by the last purge.
-                *below = self.passed_over.min(*below);
+                if is_bounded {
+                    tries += 1;
+                    if tries == TRIES {
+                        self.passed_over[state as usize] = *below;
+                        return None;
+                    }
+                    // Those down to there were looked at by the last purge.
+                    *below = self.passed_over[state as usize].min(*below);
+                }
                 continue;
             }
             // From the side on which the piece ends with a chunk: on the other, what is less than a chunk would be cut
@@ -233,8 +242,6 @@ impl Inner {
             self.claim_all(part);
             return Some(part);
         }
-        self.passed_over = *below;
-        None
     }
 
     /// The whole pages that `span`, which is free, lies in or touches, as far as all of them is free and open.

@@ -72,10 +72,18 @@ impl<O: Os> PageHeap<O> {
     /// no address space is to be had, or the kernel refused; the block is as it was then.
     pub(crate) fn relocate(&self, block: Span, longer: usize, align: usize) -> Option<Relocated> {
         let mut inner = self.enter();
+        if inner.regions.seams() >= SEAMS_MAX_LIVE {
+            // Of free memory there may be some that can be healed.
+            drop(inner);
+            self.heal_free();
+            inner = self.enter();
+            if inner.regions.seams() >= SEAMS_MAX_LIVE {
+                return None;
+            }
+        }
         let home = inner.regions.of(block.start);
         if !inner.setup.moves
             || home.kind == Kind::Plain
-            || inner.regions.seams() >= SEAMS_MAX_LIVE
             || block.inner(CHUNK).is_empty()
             || !inner.ensure_spare(&self.os)
         {
@@ -91,6 +99,11 @@ impl<O: Os> PageHeap<O> {
         }
         drop(inner);
         let moved = self.move_live(block, &mut window, start)?;
+        if moved.is_empty() {
+            // Then it is as good anywhere else, in resident memory perhaps.
+            self.settle_window(self.reenter(), &window);
+            return None;
+        }
         // What did not move is filled as any new run is.
         if !self.fill(&mut window, usize::MAX) {
             self.copy_home(moved, block.start, start);
@@ -210,9 +223,9 @@ impl Inner {
         false
     }
 
-    /// Where a block that grows shall go: untouched memory, congruent with where it is, with room behind it. What is open
-    /// already comes first: an island that another block has left lies before closed memory, so there is room behind it, and
-    /// with a new one for each move more address space would be open after each round than before it.
+    /// Where a block that grows shall go: untouched memory, congruent with where it is, with room behind it. An island that
+    /// another block has left comes first, or more address space would be open after each round than before it; but no hole
+    /// between blocks, nor what was opened behind one, which would then be in each other's way.
     fn plan_growth(&self, block: Span, longer: usize, align: usize) -> Option<usize> {
         let modulus = if longer >= TABLE { TABLE } else { CHUNK }.max(align);
         let fit = Fit { len: longer, modulus, residue: block.start & (modulus - 1) };
@@ -221,8 +234,14 @@ impl Inner {
             let (_, start) = self.pieces.best_fit(state, fit)?;
             (self.regions.of(start).kind == Kind::Reserved).then_some(start)
         };
-        if let Some(start) = within(State::Zero, roomy).or_else(|| within(State::Zero, fit)) {
-            return Some(start);
+        let is_island = |&start: &usize| {
+            let piece = self.pieces.at(start).map(|index| self.pieces.span(index));
+            let before = piece.and_then(|piece| self.pieces.at(piece.start.checked_sub(1)?));
+            before.is_some_and(|index| self.pieces.get(index).state == State::Closed)
+        };
+        let left = [roomy, fit].into_iter().find_map(|fit| within(State::Zero, fit).filter(is_island));
+        if left.is_some() {
+            return left;
         }
         if longer >= ISLAND_MIN
             && let Some(index) = self.pieces.longest_below(State::Closed, (usize::MAX, usize::MAX))
@@ -233,6 +252,8 @@ impl Inner {
                 return Some(start);
             }
         }
-        within(State::Closed, roomy).or_else(|| within(State::Closed, fit))
+        [roomy, fit]
+            .into_iter()
+            .find_map(|fit| within(State::Zero, fit).or_else(|| within(State::Closed, fit)))
     }
 }

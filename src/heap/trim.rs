@@ -20,7 +20,7 @@ impl<O: Os> PageHeap<O> {
     /// Gives address space back that is free and untouched: what counts against a limit of the process or a commit
     /// charge.
     pub(crate) fn trim(&self) {
-        self.close_free();
+        self.close_free(usize::MAX);
         self.heal_free();
         self.unmap_free();
     }
@@ -47,11 +47,13 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Closes what is free of the reserved regions where that takes no more VMAs, and every long piece of it.
-    pub(crate) fn close_free(&self) {
+    /// Closes about `most` bytes of what is free of the reserved regions, the longest pieces first: where that takes no more VMAs,
+    /// and every long one.
+    pub(crate) fn close_free(&self, most: usize) {
         let mut below = (usize::MAX, usize::MAX);
+        let mut done = 0;
         // A call that fails for want of them would cost the range, which then counts as unmapped.
-        while self.os.has_mappings_left() {
+        while done < most && self.os.has_mappings_left() {
             let mut inner = self.enter();
             let Some(span) = inner.claim_closable(&mut below, &self.os) else { return };
             inner.operations += 1;
@@ -68,6 +70,7 @@ impl<O: Os> PageHeap<O> {
             let mut inner = self.reenter();
             inner.operations -= 1;
             if closed {
+                done += span.len;
                 inner.regions.set_shift(span, 0);
                 inner.opened = inner.opened.saturating_sub(span.len);
                 inner.settle(span, State::Closed);

@@ -70,6 +70,7 @@ fn generated(
     }
     text += "\n";
     text += &tables::overview(measured);
+    text += &format!("\n{}\n", tables::together(measured));
     text += &tables::of_peers();
     for plot in plots {
         text += &format!("\n![{}](plots/{})\n", plot.about, plot.file);

@@ -353,7 +353,7 @@ fn what_lies_between_survivors_does_not_stay_beyond_what_may_be_resident() {
     let dirty = || model.cache.heap.books().dirty;
     assert!(dirty() > 190 * MIB);
     // Until that peak is forgotten: two windows of sixteen.
-    for _ in 0..2 * 16 * 200 + 1000 {
+    for _ in 0..2 * 16 * 200 + 3000 {
         model.free(untouched(&model, MIB, false));
     }
     // Some 10 MiB are in use, and as much as that is allowed twice.
