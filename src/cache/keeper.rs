@@ -8,7 +8,7 @@
 //! is cached it sleeps until memory is faulted in; it keeps no lock while it sleeps. A forked child has none, and
 //! starts one as its parent did.
 
-use super::slow::LOOK_AFTER;
+use super::told::LOOK_AFTER;
 use super::{Cache, Hooks};
 use crate::os::Os;
 use crate::sync::atomic::{AtomicU32, Ordering};

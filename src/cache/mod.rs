@@ -22,6 +22,7 @@ mod shard;
 mod shards;
 mod slow;
 mod thin;
+mod told;
 mod untouched;
 
 #[cfg(any(test, proof))]

@@ -58,6 +58,7 @@ impl Peaks {
 
     /// Ends all watches, in a child of a fork: who watched is not there, but for one thread, whose phases then have no peak.
     pub(super) fn forget_all(&self) {
+        // Relaxed: no other thread is here yet but those that handlers started, whose watches began too early to be whole.
         self.count.store(0, Ordering::Relaxed);
         self.taken.iter().for_each(|bits| bits.store(0, Ordering::Relaxed));
     }

@@ -3,31 +3,10 @@
 use super::untouched::Noted;
 use super::{Cache, Handed, count::add, shard};
 use crate::geometry::{Block, Granules, SizeClass, is_long};
-use crate::heap::{End, Fit, Found, Run, Span, Unclean, Unit, Wish};
+use crate::heap::{End, Fit, Found, Run, Span, Unclean, Wish};
 use crate::os::{CHUNK, GRANULE, Os};
 use crate::sync::atomic::Ordering;
 use crate::zeroing::{Kind, WORTH_A_LOOK, Way};
-
-/// Fresh memory between two looks at what the container or host has left, in bytes; a look reads files.
-const LOOK_EVERY: usize = 256 << 20;
-
-/// Nanoseconds after which a request that tells the limits looks too: a look takes a quarter of a millisecond.
-pub(super) const LOOK_AFTER: u64 = 250_000_000;
-
-/// Nanoseconds after which the limits are told again. To tell takes locks and lines that all threads share, and threads
-/// that allocate and free untouched blocks would do so every microsecond; in this time none writes as much as a few MiB.
-const TELL_AFTER: u64 = 50_000;
-
-/// Untouched memory that stays open, in multiples of what may be resident: a block that doubles has left as much as it takes, and
-/// several may grow at once. To open it again is a call for each GiB.
-const OPEN_TIMES: usize = 2;
-
-/// What may be resident counts as this at least for that, in bytes: a few of the largest steps in which memory is opened.
-const OPEN_MIN: usize = 4 << 30;
-
-/// The most that one request purges for the decay of a forgotten peak, in bytes: a purge of this size takes
-/// a quarter of a millisecond, and the next request goes on.
-const SLICE: usize = 64 << 20;
 
 /// Requests from this size on are seen by those who watch peaks, in bytes: adding up what is live costs some nanoseconds
 /// for each shard.
@@ -287,128 +266,6 @@ impl<O: Os> Cache<O> {
     pub(super) fn note_credit(&self, before: usize, now: usize) {
         if before != now {
             self.heap.expect_absent(now);
-        }
-    }
-
-    /// Sees to the limits after `fresh` bytes of a run were neither resident nor moved in.
-    #[cold]
-    pub(super) fn fresh_slow(&self, fresh: usize) {
-        self.keeper.wake(self.os());
-        // Relaxed: a statistic.
-        self.tally.live_peak.fetch_max(self.live(), Ordering::Relaxed);
-        if self.since_look.fetch_add(fresh, Ordering::Relaxed) + fresh > LOOK_EVERY {
-            self.look_slow();
-        }
-        self.see_beside(self.os().now(), fresh);
-        let level = self.heap.level();
-        let mut limits = self.limits.lock(self.os());
-        let mut highest = level.out_max;
-        if fresh >= CHUNK {
-            limits.missed();
-            // What could not serve this run is as good as handed out: to forget it would purge, when this run is free
-            // again, what it will need next time, and leave the resident peak what it is.
-            highest = highest.max(level.out + level.stranded);
-        }
-        limits.allocated(0, highest, level.out);
-        let excess = limits.excess(level.out, level.dirty);
-        let unit = limits.unit();
-        drop(limits);
-        if excess > 0 {
-            self.heap.purge(excess, unit);
-        }
-    }
-
-    /// Tells the limits what has been allocated through a shard, unless they were told something a moment ago.
-    #[cold]
-    pub(super) fn tick_slow(&self, shard: &shard::Shard) {
-        let now = self.os().now();
-        // Relaxed, both times: whoever is a moment late tells once more.
-        let since = now.saturating_sub(self.last_tick.load(Ordering::Relaxed));
-        // A clock that stands still says nothing.
-        if since > 0 && since < TELL_AFTER {
-            return;
-        }
-        self.last_tick.store(now, Ordering::Relaxed);
-        let bytes = shard.lock(self.os()).take_untold(&shard.counts);
-        self.tell(bytes, now);
-    }
-
-    /// Tells the limits that so many bytes have been allocated, and applies what they say, a slice at a time.
-    pub(super) fn tell(&self, bytes: usize, now: u64) {
-        self.tally.live_peak.fetch_max(self.live(), Ordering::Relaxed);
-        if self.peaks.is_watched() {
-            self.peaks.note(self.live(), self.os().resident_in_all().unwrap_or(0) as u64);
-        }
-        self.keeper.see_to(self.hooks.as_ref());
-        self.keeper.wake(self.os());
-        // Relaxed, both times: whoever is a moment late looks once more.
-        if now.saturating_sub(self.last_look.load(Ordering::Relaxed)) > LOOK_AFTER {
-            self.look_slow();
-        }
-        self.see_beside(now, 0);
-        let level = self.heap.level();
-        let mut limits = self.limits.lock(self.os());
-        let ended = limits.allocated(bytes, level.out_max, level.out);
-        let remembered = limits.total();
-        let excess = limits.excess(level.out, level.dirty);
-        let unit = limits.unit();
-        drop(limits);
-        if ended {
-            self.forget_asking(remembered);
-            self.heap.begin_window();
-            if self.heap.is_seamed() {
-                self.heap.heal_free();
-            }
-        }
-        if excess > 0 {
-            let purged = self.heap.purge(excess.min(SLICE), unit);
-            // Parts of chunks are not worth splitting huge pages for; but more of them than all that may be resident are.
-            let stranded = (excess - purged.min(excess)).saturating_sub(remembered);
-            if stranded > 0 && purged < SLICE {
-                // Each piece is a call, and they may be short.
-                self.heap.purge(stranded.min(SLICE / 8), Unit::Pages);
-            }
-        }
-        // What blocks leave that grow by moving stays open for the next ones; much more than there may be memory serves nobody.
-        // Relaxed, both: a hint; whoever comes in between tries once more.
-        let open_max = OPEN_TIMES * remembered.max(OPEN_MIN);
-        if level.zero > open_max.max(self.unclosable.load(Ordering::Relaxed)) {
-            self.heap.close_free(level.zero - open_max / 2);
-            // What cannot be closed, in plain mappings, is not tried again until there is as much more of it.
-            self.unclosable.store(self.heap.level().zero + OPEN_MIN, Ordering::Relaxed);
-        }
-    }
-
-    /// Looks at what the container or host has left, and gives up what it needs back.
-    #[cold]
-    pub(super) fn look_slow(&self) {
-        // Relaxed: as in `tick_slow`.
-        self.since_look.store(0, Ordering::Relaxed);
-        let now = self.os().now();
-        self.last_look.store(now, Ordering::Relaxed);
-        let room = self.os().room(self.heap.closed() + self.thin.closed());
-        let strain = self.os().strain();
-        let free = self.cached_bytes();
-        let mut limits = self.limits.lock(self.os());
-        if let Some(room) = room {
-            limits.room(room.limit, room.left);
-        }
-        limits.strain(now, strain, room.map(|room| (room.limit, room.left)), free);
-        let pressed = limits.pressed();
-        drop(limits);
-        if pressed > 0 {
-            self.give_up(pressed);
-        }
-    }
-
-    /// Gives so many free bytes back to the kernel, whatever is allowed, in pages, and address space with them.
-    fn give_up(&self, bytes: usize) {
-        self.drain_to_unmap();
-        let purged = self.heap.purge(bytes, Unit::Pages);
-        self.heap.trim();
-        self.thin.trim();
-        if purged < bytes {
-            self.ask_library();
         }
     }
 }

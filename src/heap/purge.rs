@@ -17,9 +17,9 @@ pub(crate) enum Unit {
     WholePages,
 }
 
-/// Pieces without a whole chunk, one after another, that are looked at before a purge of such ends for now, where the next one goes on: a
-/// microsecond or two under a lock that all threads share. Pieces as long as two hold one, so these are shorter ones, which
-/// come last.
+/// Pieces without a whole chunk, one after another, that are looked at before a purge of such ends for now, where the next
+/// one goes on: a microsecond or two under a lock that all threads share. Pieces as long as two hold one, so these are shorter
+/// ones, which come last.
 const TRIES: usize = 32;
 
 /// Above all pieces: none has been passed over.

@@ -346,8 +346,8 @@ impl Inner {
         }
     }
 
-    /// The free whole chunks at the end of a plain region, which can be unmapped: their piece, the region, and they. Of all of one, if
-    /// there are many regions.
+    /// The free whole chunks at the end of a plain region, which can be unmapped: their piece, the region, and they. All of a
+    /// region or nothing where there are many.
     pub(super) fn free_plain_end(&self) -> Option<(Index, Span, Span)> {
         self.regions.all().iter().filter(|r| r.kind == Kind::Plain).find_map(|r| {
             let index = self.pieces.at(r.span.end() - 1)?;

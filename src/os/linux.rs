@@ -285,7 +285,7 @@ impl Os for Linux {
         let page = host::page();
         let Ok(base) = self.reserve(3 * page, page) else { return false };
         // Read alone, which counts against no other limit.
-        // SAFETY: the range is ours, and nobody has a reference into it (O2).
+        // SAFETY: of the range reserved a line above, which has been inaccessible since: no reference into it exists (O2).
         let has = outcome(unsafe { libc::mprotect(ptr(base + page), page, libc::PROT_READ) }).is_ok();
         let _ = self.unmap(base, 3 * page);
         has

@@ -208,10 +208,11 @@ fn score(compared: &Path, random: &Path) -> Result<String, Error> {
     let (of_patterns, of_random) = (record::Record::read(compared)?, record::Record::read(random)?);
     Ok(format!(
         "Patterns of provers, 64 KiB to 16 GiB on one to 64 threads ({}): {}\n\nRandom workloads, which nobody has worked towards \
-         ({}):\n\n{}",
+         ({}): {}\n\n{}",
         place(compared),
         tables::score(&measured(&of_patterns, &all)),
         place(random),
+        tables::score(&measured(&of_random, &all)),
         tables::together(&measured(&of_random, &all)),
     ))
 }

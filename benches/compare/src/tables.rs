@@ -152,7 +152,7 @@ fn score_of(judged: &[Judged]) -> String {
         (judged.iter().map(|(.., verdict)| of(verdict).ln()).sum::<f64>() / count as f64).exp()
     };
     format!(
-        "Of {count} rows, each against the best of all peers and settings, {} are won, {in_time} lost in time, and {} lost \
+        "Of {count} rows, each against the best of all peers that ran it, {} are won, {in_time} lost in time, and {} lost \
          in memory alone; the geometric mean of the times is {:.2} of the best peer's, by the medians {:.2}.",
         count - lost,
         lost - in_time,

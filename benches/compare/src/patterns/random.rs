@@ -1,4 +1,4 @@
-//! Workloads that nobody chose, each drawn from a number: `random/7` is the same everywhere and for ever.
+//! Workloads that nobody chose, each drawn from a number: `random/7` is the same each time.
 //!
 //! Why they are here: the other patterns are known to whoever works on the allocator, and what is watched gets better. These
 //! say how it does where nobody looked. A few are part of the list; any other can be named (`--pattern =random/12345`).
