@@ -158,20 +158,20 @@ impl Stats {
 
     /// Bytes of zeroed requests that were zeroed by writing them.
     #[must_use]
-    pub const fn zeroed_by_writing(&self) -> u64 {
+    pub const fn zeroed_by_writing_bytes(&self) -> u64 {
         self.snapshot.zeroed_here
     }
 
     /// Bytes of zeroed requests that were handed out untouched: the kernel zeroes what of them is touched.
     #[must_use]
-    pub const fn zeroed_by_kernel(&self) -> u64 {
+    pub const fn zeroed_by_kernel_bytes(&self) -> u64 {
         self.snapshot.zeroed_by_kernel
     }
 
     /// Of those, bytes seen untouched when their blocks were freed: zeroed by nobody. Seen of blocks of 4 MiB and more, not all of
     /// them, and estimated of those in small pages.
     #[must_use]
-    pub const fn zeroed_by_nobody(&self) -> u64 {
+    pub const fn zeroed_by_nobody_bytes(&self) -> u64 {
         self.snapshot.zeroed_not
     }
 

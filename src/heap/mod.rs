@@ -15,6 +15,8 @@ mod purge;
 mod region;
 mod relocate;
 mod take;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod tree;
 mod trim;
 #[cfg(any(test, proof))]

@@ -18,6 +18,11 @@ use crate::os::{CHUNK, GRANULE, Linux, Os};
 /// by hand, and so be resident.
 const PLAIN_ALIGN: usize = 16;
 
+/// How far from each other the places lie where a space with short content may begin, in bytes: further than any is long.
+const PLACE: usize = 1 << 40;
+/// How many there are: tests run at the same time, one a thread.
+const PLACES: usize = 64;
+
 #[derive(Debug)]
 pub(super) struct Memory {
     block: *mut u8,
@@ -50,10 +55,12 @@ impl Memory {
         memory
     }
 
-    /// The same with its content kept in short, at `start` if that is free: what depends on addresses is then the same each
-    /// time. Real is only what its user maps for its own records.
+    /// The same with its content kept in short, at `start` if that is free, else at one of the next places like it: what depends
+    /// on addresses is then the same each time. Real is only what its user maps for its own records.
     pub(super) fn in_short(len: usize, align: usize, start: usize) -> Self {
-        let mut memory = Self::at(len, start).unwrap_or_else(|| Self::new(len, align));
+        let places = (0..PLACES).map(|place| start + place * PLACE);
+        let mapped = places.into_iter().find_map(|place| Self::at(len, place));
+        let mut memory = mapped.unwrap_or_else(|| Self::new(len, align));
         memory.cells = Some(Cells::new(&memory.range));
         memory
     }

@@ -1,0 +1,96 @@
+//! The heap by itself, where what a test needs is out of reach of requests.
+
+use super::{Behind, Fit, Growth, PageHeap, SEAMS_MAX_LIVE, Setup, Span, Unit, Wish};
+use crate::os::fake::Fake;
+use crate::os::{CHUNK, GRANULE, Huge};
+
+const MIB: usize = 1 << 20;
+const GIB: usize = 1 << 30;
+
+fn heap() -> PageHeap<Fake> {
+    let heap = PageHeap::new(Fake::in_short(64 * GIB, 1 << 45));
+    heap.start(Setup {
+        page: GRANULE,
+        huge: Huge::Leave,
+        moves: true,
+        moves_several: true,
+        residency: false,
+        soften: true,
+        reserve: 32 * GIB,
+        growth: Growth::Any,
+        wipes: false,
+    });
+    heap
+}
+
+/// Takes a run that begins with a chunk.
+fn taken(heap: &PageHeap<Fake>, len: usize) -> Span {
+    heap.take_slow(Fit::aligned(len, CHUNK), Wish::Any, 0).expect("there is memory").span
+}
+
+/// Gives parts of a run back, each by its offset and length.
+fn give_parts(heap: &PageHeap<Fake>, run: Span, parts: &[(usize, usize)]) {
+    assert!(heap.hold_nodes(parts.len()));
+    parts.iter().for_each(|&(offset, len)| {
+        heap.give(&[Span::new(run.start + offset, len)], 0);
+    });
+}
+
+/// Where the last purge of one state had stopped, that of another began: what lay above it was never purged.
+#[test]
+fn a_purge_of_one_state_does_not_begin_where_that_of_another_ended() {
+    let heap = heap();
+    let run = taken(&heap, 512 * MIB);
+    // The longest has no whole chunk, the next one has.
+    give_parts(&heap, run, &[(MIB, 3 * MIB - GRANULE), (10 * MIB, 5 * MIB / 2)]);
+    assert_eq!(heap.soften(), 11 * MIB / 2 - GRANULE);
+    // Many without, and a shorter one with it.
+    let without = |nth: usize| ((nth * 8 + 33) * MIB, 2 * MIB + (nth + 1) * GRANULE);
+    give_parts(&heap, run, &(0..40).map(without).collect::<Vec<_>>());
+    give_parts(&heap, run, &[(24 * MIB, 2 * MIB)]);
+    assert_eq!(heap.purge(CHUNK, Unit::Chunks), CHUNK, "the one that was softened");
+    assert_eq!(heap.books().soft, 7 * MIB / 2 - GRANULE);
+    assert_eq!(heap.purge(CHUNK, Unit::Chunks), CHUNK, "it goes on where it stopped");
+    assert_eq!(heap.purge(CHUNK, Unit::Chunks), 0);
+    heap.walk();
+}
+
+/// Each look at what is open closed all of it, and the next blocks opened it again.
+#[test]
+fn no_more_is_closed_than_was_asked_for() {
+    let heap = heap();
+    let run = taken(&heap, 4 * GIB);
+    // What stays between them keeps them apart.
+    give_parts(&heap, run, &[0, 1, 2, 3].map(|nth| (nth * GIB, GIB - CHUNK)));
+    assert_eq!(heap.purge(usize::MAX, Unit::Pages), 4 * (GIB - CHUNK));
+    let zero = heap.level().zero;
+    heap.close_free(GIB / 2);
+    assert_eq!(zero - heap.level().zero, GIB - CHUNK, "a piece is closed as a whole");
+    heap.close_free(usize::MAX);
+    assert_eq!(heap.level().zero, zero % CHUNK);
+    heap.walk();
+}
+
+/// At the limit of seams a block was refused its move, though most of them were between free chunks.
+#[test]
+fn seams_of_free_memory_are_healed_before_a_live_block_is_refused_its_move() {
+    let heap = heap();
+    let run = taken(&heap, (SEAMS_MAX_LIVE + 8) * CHUNK);
+    let (block, free) = (Span::new(run.start, 4 * CHUNK), Span::between(run.start + 5 * CHUNK, run.end()));
+    give_parts(&heap, run, &[(free.start - run.start, free.len)]);
+    assert_eq!(heap.purge(usize::MAX, Unit::Chunks), free.len);
+    {
+        // As if pages had been moved in and out of every second chunk.
+        let mut inner = heap.reenter();
+        for at in (free.start..free.end()).step_by(2 * CHUNK) {
+            inner.regions.set_shift(Span::new(at, CHUNK), 1);
+        }
+        assert!(inner.regions.seams() >= SEAMS_MAX_LIVE);
+    }
+    assert!(heap.extend(block, 8 * CHUNK, Behind::Any).is_none(), "something lies behind it");
+    let moved = heap.relocate(block, 8 * CHUNK, GRANULE).expect("it is moved");
+    assert_eq!(moved.moved.len, block.len);
+    assert!(heap.books().seams < 8);
+    heap.finish_relocation(block, moved);
+    heap.walk();
+}
