@@ -91,7 +91,10 @@ impl<O: Os> Cache<O> {
         shard.counts.note_freed(requested);
         let bounds = self.bounds();
         let len = class.len().bytes();
-        if stacks.put_back(len, start, &shard.counts) || stacks.push(class, start, bounds, &shard.counts) {
+        let borders = || self.heap.has_touching_regions();
+        if stacks.put_back(len, start, borders, &shard.counts)
+            || stacks.push(class, start, bounds, &shard.counts)
+        {
             return;
         }
         self.give_full_slow(stacks, shard, class, start, bounds);
@@ -125,7 +128,8 @@ impl<O: Os> Cache<O> {
         let noted = if is_thin { None } else { self.take_note(span.start) };
         let mut stacks = shard.lock(self.os());
         shard.counts.note_freed(requested);
-        let is_back = !is_thin && stacks.put_back(span.len, span.start, &shard.counts);
+        let borders = || self.heap.has_touching_regions();
+        let is_back = !is_thin && stacks.put_back(span.len, span.start, borders, &shard.counts);
         let is_too_much = is_back && stacks.hot.excess() > 0;
         if !is_thin && !is_back && !is_long(span.len) {
             stacks.last_place = span.start;

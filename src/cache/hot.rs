@@ -13,7 +13,7 @@ use super::runs::Leaving;
 use super::shard::{Shard, Stacks};
 use crate::geometry::SizeClass;
 use crate::heap::Span;
-use crate::os::Os;
+use crate::os::{CHUNK, Os};
 
 /// The most that a hot run holds free where nothing is known to grow (`room`), in bytes: a second-level cache or two; or a
 /// vector that has been pushed to until it has room for 4 MiB, with its colour, where a short block opened the run, which is cut
@@ -81,14 +81,18 @@ impl Hot {
         (self.end - self.top).saturating_sub(HOT_MAX)
     }
 
-    /// Puts a block back that ends where the next one would begin.
+    /// Puts a block back that ends where the next one would begin; but not across a border of two chunks where regions may touch
+    /// (`borders`). What was cut of the run may have been given to the heap by others since, unmapped or lost, and mapped again
+    /// as another region, of which the block is.
     #[inline]
-    pub(super) fn put_back(&mut self, start: usize, len: usize) -> bool {
+    pub(super) fn put_back(&mut self, start: usize, len: usize, borders: impl FnOnce() -> bool) -> bool {
         let fits = start + len == self.top && start >= self.start;
-        if fits {
+        let joins = || self.top == self.end || !self.top.is_multiple_of(CHUNK) || !borders();
+        let is_back = fits && joins();
+        if is_back {
             self.top = start;
         }
-        fits
+        is_back
     }
 
     /// Makes the block longer that ends where the next one would begin.
@@ -167,10 +171,16 @@ impl Stacks {
         Some(start)
     }
 
-    /// Puts a block back into the hot run, if it lies at its front.
+    /// Puts a block back into the hot run, if it lies at its front; `borders` as in [`Hot::put_back`].
     #[inline]
-    pub(super) fn put_back(&mut self, len: usize, start: usize, counts: &super::shard::Counts) -> bool {
-        let fits = self.hot.put_back(start, len);
+    pub(super) fn put_back(
+        &mut self,
+        len: usize,
+        start: usize,
+        borders: impl FnOnce() -> bool,
+        counts: &super::shard::Counts,
+    ) -> bool {
+        let fits = self.hot.put_back(start, len, borders);
         if fits {
             self.tokens += 1;
             self.note_free(0, len, counts);
@@ -182,7 +192,7 @@ impl Stacks {
     pub(super) fn extend(&mut self, block: Span, longer: usize, counts: &super::shard::Counts) -> bool {
         self.growth.note(block.len, longer);
         let more = longer - block.len;
-        if self.hot.extend(block, longer) {
+        if self.runs.merges_at(block.end()) && self.hot.extend(block, longer) {
             self.note_free(more, 0, counts);
             return true;
         }
@@ -199,11 +209,27 @@ mod tests {
         let mut hot = Hot { start: 1 << 20, top: 1 << 20, end: 2 << 20 };
         let (a, b) = (hot.cut(100 << 10).unwrap(), hot.cut(200 << 10).unwrap());
         assert_eq!((a, b), (1 << 20, (1 << 20) + (100 << 10)));
-        assert!(!hot.put_back(a, 100 << 10), "not at its front");
-        assert!(hot.put_back(b, 200 << 10) && hot.put_back(a, 100 << 10));
+        let put_back = |hot: &mut Hot, start, len| hot.put_back(start, len, || false);
+        assert!(!put_back(&mut hot, a, 100 << 10), "not at its front");
+        assert!(put_back(&mut hot, b, 200 << 10) && put_back(&mut hot, a, 100 << 10));
         assert_eq!(hot.top, 1 << 20);
-        assert!(!hot.put_back((1 << 20) - (64 << 10), 64 << 10), "not of this run");
+        assert!(!put_back(&mut hot, (1 << 20) - (64 << 10), 64 << 10), "not of this run");
         assert_eq!(hot.cut(2 << 20), None);
+    }
+
+    /// What had been cut of a run was free, unmapped, and mapped again as another region; a block of that was joined with the
+    /// rest of the run, in the old one.
+    #[test]
+    fn what_comes_back_to_a_run_may_lie_in_another_region() {
+        for borders in [true, false] {
+            let mut hot = Hot { start: 1 << 20, top: 1 << 20, end: 5 << 20 };
+            assert!(hot.cut(1 << 20).is_some() && hot.cut(2 << 20).is_some() && hot.cut(1 << 20).is_some());
+            // Nothing is free with which it could be joined.
+            assert!(hot.cut(1 << 20).is_none() && hot.put_back(4 << 20, 1 << 20, || borders));
+            assert_eq!(hot.put_back(2 << 20, 2 << 20, || borders), !borders, "a border of two chunks");
+            hot.top = 3 << 20;
+            assert!(hot.put_back(2 << 20, 1 << 20, || borders), "within a chunk");
+        }
     }
 
     #[test]
