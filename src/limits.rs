@@ -5,7 +5,7 @@
 //! minutes: a window is 16 peaks long, and twice as long each time that forgetting turns out to have been a
 //! mistake. Pure arithmetic: it is told what happens and answers how much is too much.
 
-use crate::heap::Unit;
+use crate::heap::{Keep, Unit};
 use crate::os::Strain;
 
 /// A window is this many peaks of bytes allocated, at first. A prover allocates its peak two to ten times a
@@ -25,6 +25,10 @@ const STALLED_SHARE: u64 = 10;
 /// Stalls, and limits that were hit, count only where less than this share is left, as a divisor: page cache of
 /// files runs into the limit of a container all the time, and no memory is short.
 const TIGHT_SHARE: usize = 4;
+
+/// What more may be swapped of the process while memory is not tight before the cache is taken for the reason, in bytes: the kernel swaps
+/// pages that nobody uses now and then, whatever there is.
+const SWAPPED_MAX: usize = 16 << 20;
 
 /// Looks that are closer than this are not compared, in nanoseconds: what stalls in a moment says nothing.
 const COMPARED_AFTER: u64 = 100_000_000;
@@ -126,13 +130,19 @@ impl Limits {
         self.pressed = (limit / LEFT_SHARE).saturating_sub(left);
     }
 
-    /// Notes at `now`, in nanoseconds, how hard the kernel works for memory, with `left` of `limit` bytes left and
-    /// `free` bytes held free.
+    /// Notes at `now`, in nanoseconds, how hard the kernel works for memory, and the scarcest `room` and that of the `host`, as bytes in all
+    /// and left, with `free` bytes held free.
     ///
     /// Where more of the process is swapped than before, all that is free must go: it is the first to be swapped, and
     /// the last to be worth it. Where tasks wait for memory, or a limit was hit, half of it goes, and half of the rest at
-    /// the next look.
-    pub(crate) fn strain(&mut self, now: u64, strain: Strain, room: Option<(usize, usize)>, free: usize) {
+    /// the next look. What tasks of others wait for is our business only where it is the host that has little left.
+    pub(crate) fn strain(
+        &mut self,
+        now: u64,
+        mut strain: Strain,
+        [room, host]: [Option<(usize, usize)>; 2],
+        free: usize,
+    ) {
         let Some((then, before)) = self.before else {
             self.before = Some((now, strain));
             return;
@@ -141,18 +151,25 @@ impl Limits {
         if elapsed < COMPARED_AFTER {
             return;
         }
-        self.before = Some((now, strain));
-        let stalled = strain
-            .stalled
-            .into_iter()
-            .zip(before.stalled)
-            .any(|(now, then)| now.saturating_sub(then).saturating_mul(1000 * STALLED_SHARE) >= elapsed);
-        let is_tight = room.is_none_or(|(limit, left)| left < limit / TIGHT_SHARE);
-        if strain.swapped > before.swapped {
+        let is_tight =
+            |room: Option<(usize, usize)>| room.is_none_or(|(limit, left)| left < limit / TIGHT_SHARE);
+        let stalled = |which: usize| {
+            let waited = strain.stalled[which].saturating_sub(before.stalled[which]);
+            waited.saturating_mul(1000 * STALLED_SHARE) >= elapsed
+        };
+        let is_short =
+            is_tight(room) && (stalled(0) || strain.hits > before.hits) || is_tight(host) && stalled(1);
+        let swapped = strain.swapped.saturating_sub(before.swapped);
+        if swapped > if is_tight(room) { 0 } else { SWAPPED_MAX } {
             self.pressed = usize::MAX;
-        } else if is_tight && (stalled || strain.hits > before.hits) {
-            self.pressed = self.pressed.max(free / 2);
+        } else {
+            // What is swapped little by little comes to something, too.
+            strain.swapped = strain.swapped.min(before.swapped);
+            if is_short {
+                self.pressed = self.pressed.max(free / 2);
+            }
         }
+        self.before = Some((now, strain));
     }
 
     /// How many bytes must go because memory is short, whatever is allowed. Asked once a look.
@@ -167,6 +184,11 @@ impl Limits {
             None => self.total().saturating_sub(out),
         };
         dirty.saturating_sub(allowed)
+    }
+
+    /// What a purge of it leaves.
+    pub(crate) fn keep(&self) -> Keep {
+        self.ceiling.map_or_else(|| Keep::Present(self.total()), Keep::Dirty)
     }
 
     /// In what units what is too much goes: a ceiling is hard, so parts of huge pages go too; a peak that is forgotten
@@ -285,48 +307,71 @@ mod tests {
         assert_eq!(limits.pressed(), 0, "pressed once a look");
     }
 
-    /// What is pressed out of 1000 free bytes by what happened in a second, with so much of 100 left.
-    fn pressed_by(left: usize, change: impl FnOnce(&mut Strain)) -> usize {
+    /// What is pressed out of 1000 free bytes by what happened in a second, with so much of 100 left, and of the host's 1000.
+    fn pressed_by(left: [usize; 2], change: impl FnOnce(&mut Strain)) -> usize {
         let mut limits = limits(None);
+        let rooms = [Some((100, left[0])), Some((1000, left[1]))];
         let mut strain = Strain { stalled: [1 << 20, 1 << 30], hits: 77, swapped: 1 << 20 };
-        limits.strain(5, strain, Some((100, left)), 1000);
+        limits.strain(5, strain, rooms, 1000);
         change(&mut strain);
-        limits.strain(5 + 1_000_000_000, strain, Some((100, left)), 1000);
+        limits.strain(5 + 1_000_000_000, strain, rooms, 1000);
         limits.pressed()
     }
 
     #[test]
     fn stalls_and_hits_take_half_where_memory_is_tight_and_nothing_where_it_is_not() {
         for (left, expected) in [(24, 500), (25, 0), (90, 0)] {
-            assert_eq!(pressed_by(left, |s| s.hits += 1), expected);
+            let both = [left, 10 * left];
+            assert_eq!(pressed_by(both, |s| s.hits += 1), expected);
             for which in [0, 1] {
-                assert_eq!(pressed_by(left, |s| s.stalled[which] += 100_000), expected);
-                assert_eq!(pressed_by(left, |s| s.stalled[which] += 99_999), 0, "under a tenth of the time");
+                assert_eq!(pressed_by(both, |s| s.stalled[which] += 100_000), expected);
+                assert_eq!(pressed_by(both, |s| s.stalled[which] += 99_999), 0, "under a tenth of the time");
             }
         }
-        assert_eq!(pressed_by(0, |_| ()), 0, "what was before the first look is no news");
+        assert_eq!(pressed_by([0; 2], |_| ()), 0, "what was before the first look is no news");
         // A counter that cannot be read for once, and one that begins anew.
-        assert_eq!(pressed_by(0, |s| *s = Strain::default()), 0);
+        assert_eq!(pressed_by([0; 2], |s| *s = Strain::default()), 0);
     }
 
+    /// A container with little left lost its whole cache to what others, in containers of their own, were waiting for.
     #[test]
-    fn whatever_more_is_swapped_takes_all_that_is_free() {
-        for left in [0, 50, 100] {
-            assert_eq!(pressed_by(left, |s| s.swapped += 4096), usize::MAX);
-            assert_eq!(pressed_by(left, |s| s.swapped -= 4096), 0);
+    fn what_others_wait_for_counts_where_the_host_has_little_left() {
+        assert_eq!(pressed_by([0, 900], |s| s.stalled[1] += 900_000), 0);
+        assert_eq!(pressed_by([0, 900], |s| s.stalled[0] += 900_000), 500);
+        assert_eq!(pressed_by([90, 0], |s| s.stalled[0] += 900_000), 0);
+        assert_eq!(pressed_by([90, 0], |s| s.stalled[1] += 900_000), 500);
+    }
+
+    /// One page that nobody uses was swapped on a host with memory to spare, and hundreds of gigabytes given up.
+    #[test]
+    fn what_more_is_swapped_takes_all_that_is_free_but_a_little_where_there_is_much() {
+        for (left, most) in [(0, 0), (24, 0), (25, SWAPPED_MAX), (100, SWAPPED_MAX)] {
+            assert_eq!(pressed_by([left; 2], |s| s.swapped += most), 0);
+            assert_eq!(pressed_by([left; 2], |s| s.swapped += most + 4096), usize::MAX);
+            assert_eq!(pressed_by([left; 2], |s| s.swapped -= 4096), 0);
         }
+        let mut limits = limits(None);
+        let steps: Vec<usize> = (0..40)
+            .map(|second| {
+                let strain = Strain { swapped: second << 20, ..Strain::default() };
+                limits.strain(second as u64 * 1_000_000_000, strain, [Some((100, 90)); 2], 8);
+                limits.pressed()
+            })
+            .collect();
+        let pressed: Vec<usize> = (0..40).filter(|&second| steps[second] > 0).collect();
+        assert_eq!(pressed, [17, 34], "a megabyte a second");
     }
 
     #[test]
     fn looks_in_quick_succession_are_one() {
         let mut limits = limits(None);
         let strain = |hits| Strain { hits, ..Strain::default() };
-        limits.strain(0, strain(0), None, 8);
+        limits.strain(0, strain(0), [None; 2], 8);
         for now in 1..100 {
-            limits.strain(now * 1_000_000, strain(now), None, 8);
+            limits.strain(now * 1_000_000, strain(now), [None; 2], 8);
             assert_eq!(limits.pressed(), 0);
         }
-        limits.strain(100_000_000, strain(100), None, 8);
+        limits.strain(100_000_000, strain(100), [None; 2], 8);
         assert_eq!(limits.pressed(), 4);
     }
 }

@@ -13,6 +13,7 @@ mod report;
 mod table;
 
 use crate::global::ENGINE;
+use crate::os::fork;
 use event::{Event, event};
 use open::Open;
 
@@ -206,7 +207,7 @@ pub fn end_phase() {
 fn begin(line: usize) -> Open {
     let began = reading::now();
     let place = ENGINE.peaks().watch(began.live);
-    let open = Open { line, place, began };
+    let open = Open { line, place, began, process: fork::mark() };
     event(Event::Begins, &open, table::line(line).name());
     open
 }
@@ -220,7 +221,9 @@ fn end(open: Open) {
         return;
     };
     reading::look_at_resident(ended.at.saturating_sub(open.began.at));
-    let (live, mut resident) = ENGINE.peaks().end(place);
+    // In a child the place may be that of a phase which it has begun.
+    let is_here = open.process == fork::mark();
+    let (live, mut resident) = if is_here { ENGINE.peaks().end(place) } else { (0, 0) };
     if ended.resident_max > open.began.resident_max {
         // The process has never had more than in this phase, and the kernel knows how much that was.
         resident = resident.max(ended.resident_max);

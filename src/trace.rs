@@ -126,7 +126,10 @@ impl Trace {
             Err(os::BUSY) => return complain(" is being written by another process"),
             Err(_) => return complain(" cannot be opened for writing"),
         };
-        let Ok(slots) = os.map(RING_BYTES, GRANULE) else { return complain(" has no memory for a buffer") };
+        let Ok(slots) = os.map(RING_BYTES, GRANULE) else {
+            os.give_up(&file);
+            return complain(" has no memory for a buffer");
+        };
         // SAFETY: the mapping is fresh, of that length, and stays for ever (T1).
         unsafe { self.ring.begin(slots) };
         // Relaxed, all of it: published with the shards, before any block is handed out.
@@ -141,6 +144,7 @@ impl Trace {
         self.header.ram.store(facts.ram, Ordering::Relaxed);
         self.header.faults.store(os.faults(), Ordering::Relaxed);
         if !self.write_header(os, false) {
+            os.give_up(&file);
             return complain(" cannot be written to");
         }
         self.on.store(true, Ordering::Relaxed);
@@ -285,9 +289,21 @@ impl Trace {
         let _ = self.write_header(os, true);
     }
 
-    /// After a fork, in the child: the trace is the parent's.
-    pub(crate) fn after_fork_in_child(&self) {
-        self.on.store(false, Ordering::Relaxed);
+    /// After a fork, in the child: the trace is the parent's. Its file is closed here: it would be taken for being written while
+    /// the child lives.
+    pub(crate) fn after_fork_in_child<O: Os>(&self, os: &O) {
+        if self.on.swap(false, Ordering::Relaxed) {
+            os.give_up(&self.output());
+        }
+    }
+
+    fn output(&self) -> Output {
+        // Relaxed: as in `start`.
+        Output {
+            descriptor: self.descriptor.load(Ordering::Relaxed),
+            device: self.device.load(Ordering::Relaxed),
+            inode: self.inode.load(Ordering::Relaxed),
+        }
     }
 
     /// Whether this process is the one that opened the file, however it came to be.
@@ -311,12 +327,7 @@ impl Trace {
 
     /// Writes to the file; one that cannot be written to ends the trace, with a line.
     fn write<O: Os>(&self, os: &O, at: u64, address: usize, len: usize) -> bool {
-        let file = Output {
-            descriptor: self.descriptor.load(Ordering::Relaxed),
-            device: self.device.load(Ordering::Relaxed),
-            inode: self.inode.load(Ordering::Relaxed),
-        };
-        let done = os.write_at(&file, at, address, len).is_ok();
+        let done = os.write_at(&self.output(), at, address, len).is_ok();
         if !done && self.on.swap(false, Ordering::Relaxed) {
             os.say(&[
                 "zk-nalloc: ZK_NALLOC_TRACE: the file cannot be written to any more; the trace ends here",

@@ -5,6 +5,11 @@
 #[expect(dead_code, reason = "no test uses all that the tests share")]
 mod support;
 
+use std::fs::Permissions;
+use std::hint::black_box;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
 use support::load::{LIGHT, load};
 use support::pattern::Patterned;
 use support::{Ended, alone, proc, skip, tell};
@@ -91,4 +96,42 @@ fn huge_pages_are_refused_and_asked_for() {
             skip(TEST, &format!("this host gave no huge page: {}", host.trim()));
         }
     }
+}
+
+/// Whoever starts a program with privileges of others could have it write over a file that only these may write.
+#[test]
+fn a_program_with_privileges_of_others_obeys_nobody() {
+    const TEST: &str = "a_program_with_privileges_of_others_obeys_nobody";
+    const HERE: &str = "ZK_NALLOC_TEST_PRIVILEGED";
+    const NOBODY: u32 = 65_534;
+    if std::env::var_os(HERE).is_some() {
+        drop(black_box(vec![1_u8; 1 << 20]));
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let users = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap();
+        let users: Vec<&str> = users.split_whitespace().collect();
+        // The harness has begun a line.
+        println!();
+        return tell("privileged", u64::from(users[0] != users[1]));
+    }
+    let folder = std::env::temp_dir().join(format!("zk-nalloc-privileged-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+    let (program, trace) = (folder.join("program"), folder.join("trace"));
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let run = |mode| {
+        std::fs::set_permissions(&program, Permissions::from_mode(mode)).unwrap();
+        let mut command = Command::new(&program);
+        command.args(["--exact", TEST, "--nocapture", "--test-threads=1"]);
+        let output = command.env(HERE, "1").env("ZK_NALLOC_TRACE", &trace).output().unwrap();
+        let ended = Ended { output };
+        ended.assert_well();
+        (ended.told("privileged") == 1, std::fs::remove_file(&trace).is_ok())
+    };
+    assert_eq!(run(0o755), (false, true), "privileged, and a trace written");
+    let is_given = std::os::unix::fs::chown(&program, Some(NOBODY), None).is_ok();
+    match is_given.then(|| run(0o4755)) {
+        Some((true, is_written)) => assert!(!is_written, "it wrote a file for somebody else"),
+        _ => skip(TEST, "no program can be given to another user here, or none has their privileges"),
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }

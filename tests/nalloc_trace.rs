@@ -8,6 +8,9 @@
 #[path = "secret_support/fork.rs"]
 mod fork;
 #[expect(dead_code, reason = "no test uses all that the tests share")]
+#[path = "support/limit.rs"]
+mod limit;
+#[expect(dead_code, reason = "no test uses all that the tests share")]
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -169,6 +172,24 @@ fn the_number_of_the_process_stands_in_the_name() {
     let Some(ended) = alone(TEST, "number", &environment, body) else { return };
     let name = path.to_str().unwrap().replace("%p", &ended.told("process").to_string());
     assert!(played(Path::new(&name)).freed > 0);
+}
+
+/// The kernel ends a process that writes beyond that limit.
+#[test]
+fn a_file_as_long_as_is_allowed_ends_the_trace_and_not_the_process() {
+    const TEST: &str = "a_file_as_long_as_is_allowed_ends_the_trace_and_not_the_process";
+    let path = file("long");
+    let body = || {
+        drop(Patterned::new(1, 1 << 20));
+        limit::set_limit(libc::RLIMIT_FSIZE, 1 << 10);
+        for _ in 0..2_000 {
+            drop(Patterned::new(1, 100 << 10));
+        }
+    };
+    let environment = [("ZK_NALLOC_TRACE", path.to_str().unwrap())];
+    let Some(ended) = alone(TEST, "long", &environment, body) else { return };
+    assert!(said(&ended).contains("cannot be written to any more"), "{}", said(&ended));
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]

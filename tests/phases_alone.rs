@@ -139,3 +139,36 @@ fn a_forked_child_measures_anew() {
     }
     end_phase();
 }
+
+/// A child's phase took the place of one that its parent had left open, and was ended twice.
+#[test]
+fn what_a_parent_left_open_is_no_phase_of_its_child() {
+    let _alone = alone();
+    let count = |name| Phase::named(name).report().count();
+    begin_phase_named("left open");
+    let guard = PhaseGuard::named("held");
+    // SAFETY: the child allocates nothing that another thread could have locked, and exits.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            begin_phase_named("of the child");
+            let block = vec![1_u8; 40 << 20];
+            // Its place is that of the phase which has just begun, or will be the next one's.
+            drop(guard);
+            drop(std::hint::black_box(block));
+            let rest = vec![1_u8; 1 << 20];
+            end_phase();
+            end_phase();
+            drop(std::hint::black_box(rest));
+            let peak = Phase::named("of the child").report().peak_live_bytes();
+            let is_right = (count("of the child"), count("left open")) == (1, 0) && peak >= 40 << 20;
+            libc::_exit(i32::from(!is_right));
+        }
+        let mut status = -1;
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+        assert_eq!(status, 0);
+    }
+    drop(guard);
+    end_phase();
+    assert_eq!((count("left open"), count("held")), (1, 1));
+}

@@ -228,6 +228,51 @@ fn a_signal_is_reported_and_then_does_what_it_does() {
     assert!(!said(&ended).contains("advice"), "{}", said(&ended));
 }
 
+/// A child has the handler, and not the thread that it wakes: it could not be ended but by SIGKILL.
+#[test]
+fn a_forked_child_ends_by_a_signal_as_ever() {
+    let ended = child("a_forked_child_ends_by_a_signal_as_ever", "child", SIGNALS, || {
+        work();
+        wait_until_heard(libc::SIGTERM);
+        // SAFETY: the child makes nothing but system calls; the parent waits for it.
+        let status = unsafe {
+            let pid = libc::fork();
+            if pid == 0 {
+                libc::sleep(20);
+                libc::_exit(0);
+            }
+            assert!(pid > 0 && libc::kill(pid, libc::SIGTERM) == 0);
+            let mut status = 0;
+            assert_eq!(libc::waitpid(pid, &raw mut status, 0), pid);
+            status
+        };
+        assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGTERM, "{status:#x}");
+    });
+    let Some(ended) = ended else { return };
+    ended.assert_well();
+    assert!(!said(&ended).contains("at SIGTERM"), "{}", said(&ended));
+}
+
+#[test]
+fn a_report_that_nobody_reads_holds_up_the_first_signal_alone() {
+    const TEST: &str = "a_report_that_nobody_reads_holds_up_the_first_signal_alone";
+    let pipe = std::env::temp_dir().join(format!("zk-nalloc-{TEST}"));
+    let environment = [("ZK_NALLOC_REPORT", pipe.to_str().unwrap()), SIGNALS[1]];
+    let ended = child(TEST, "child", &environment, || {
+        work();
+        wait_until_heard(libc::SIGTERM);
+        let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
+        // SAFETY: makes a pipe with a name.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        harmless_signal();
+        std::thread::sleep(Duration::from_millis(1_200));
+        signal(libc::SIGTERM);
+    });
+    let Some(ended) = ended else { return };
+    std::fs::remove_file(&pipe).unwrap();
+    assert_eq!(ended.output.status.signal(), Some(libc::SIGTERM), "{}", said(&ended));
+}
+
 /// A signal to ourselves that does not end the process, with time for what comes of it.
 fn harmless_signal() {
     std::thread::sleep(Duration::from_millis(200));

@@ -14,8 +14,7 @@ use core::ptr::NonNull;
 
 use super::raw;
 use crate::error::MapFailed;
-use crate::os::{CHUNK, Linux};
-use crate::sync::Lock;
+use crate::os::CHUNK;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// What capacities are rounded up to: the largest page of any 64-bit Linux.
@@ -36,16 +35,14 @@ pub(super) struct Mapping {
     capacity: usize,
     /// The address behind the last byte that can be written.
     opened: AtomicUsize,
-    /// Held while a reserved range is opened further.
-    opening: Lock<()>,
     /// What was mapped, which is what will be unmapped.
     mapped: NonNull<u8>,
     mapped_len: usize,
 }
 
-// SAFETY: the mapping is owned, and reached from several threads only through addresses and the lock.
+// SAFETY: the mapping is owned, and reached from several threads only through addresses.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; `opened` is atomic and `opening` a lock.
+// SAFETY: as above; `opened` is atomic.
 unsafe impl Sync for Mapping {}
 
 fn rounded(bytes: usize, spare: usize) -> Result<usize, MapFailed> {
@@ -90,7 +87,7 @@ impl Mapping {
 
     fn new(base: NonNull<u8>, capacity: usize, open: usize, mapped: NonNull<u8>, mapped_len: usize) -> Self {
         let opened = AtomicUsize::new(base.as_ptr().addr() + open);
-        Self { base, capacity, opened, opening: Lock::new(()), mapped, mapped_len }
+        Self { base, capacity, opened, mapped, mapped_len }
     }
 
     pub(super) fn base(&self) -> NonNull<u8> {
@@ -129,9 +126,10 @@ impl Mapping {
         if end <= self.opened() { Ok(()) } else { self.open_slow(end) }
     }
 
+    /// Without a lock, which a thread that waits for the kernel would hold in each child that is forked meanwhile: to open what
+    /// another thread has opened changes nothing.
     #[cold]
     fn open_slow(&self, end: usize) -> Result<(), MapFailed> {
-        let _guard = self.opening.lock(&Linux);
         let opened = self.opened();
         if end <= opened {
             return Ok(());
@@ -145,12 +143,18 @@ impl Mapping {
         // As much again as there is: the number of steps stays small, and at most half of what is open is unused.
         let step = (opened - self.start()).next_multiple_of(CHUNK).min(STEP_MAX).max(least).min(tail);
         let step = match raw::open(self.at(opened), step) {
-            Err(_) if step > least => raw::open(self.at(opened), least).map(|()| least)?,
-            other => other.map(|()| step)?,
+            Err(_) if step > least => raw::open(self.at(opened), least).map(|()| least),
+            other => other.map(|()| step),
         };
-        // Release: see `opened`.
-        self.opened.store(opened + step, Ordering::Release);
-        Ok(())
+        match step {
+            Ok(step) => {
+                // Release: see `opened`. The highest: another thread may have opened more.
+                self.opened.fetch_max(opened + step, Ordering::Release);
+                Ok(())
+            }
+            Err(_) if end <= self.opened() => Ok(()),
+            Err(refused) => Err(refused),
+        }
     }
 
     /// Gives the pages below the address `end` back; says whether all bytes below it are zero now. To be called with the

@@ -124,7 +124,8 @@ impl Body {
 
     /// The most bytes that were ever in use, as [`used`](Self::used), from the start to the last one.
     pub(super) fn high(&self) -> usize {
-        self.high.load(Relaxed).max(self.extent() - self.map.start())
+        // A window that is just being begun may show its end beside where it is not yet: 0.
+        self.high.load(Relaxed).max(self.extent().saturating_sub(self.map.start()))
     }
 
     /// The address behind the last byte in use; exact where no other thread allocates.

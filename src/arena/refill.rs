@@ -1,7 +1,7 @@
 //! What happens when a window has no room: the way to more memory.
 //!
 //! Why it is here: everything in this file is off the hot path, once for some 64 KiB or for a block as large.
-//! Never here: waiting. The one lock on this way is that of opening more of a reserved mapping.
+//! Never here: waiting. Not even for the opening of more of a reserved mapping.
 
 use core::alloc::Layout;
 use core::ptr::NonNull;

@@ -23,6 +23,10 @@ const WORTH_ASKING: usize = 64 << 20;
 /// of a first proof.
 const RISE: usize = 4;
 
+/// How long it is not asked again because memory is short, in nanoseconds: memory may be short for as long as a proof takes, and while the
+/// library looks, `malloc` waits in all threads.
+const IN_NEED_AGAIN_AFTER: u64 = 5_000_000_000;
+
 pub(super) struct Beside {
     /// Whether the C library keeps free memory because we have told it to.
     keeps: AtomicBool,
@@ -30,12 +34,14 @@ pub(super) struct Beside {
     asked_at: AtomicUsize,
     /// When to measure again what the rest of the process holds, by the clock of `Os`.
     next_measure: AtomicU64,
+    /// When to ask again because memory is short, likewise.
+    next_in_need: AtomicU64,
 }
 
 impl Beside {
     crate::sync::constant! {
         pub(super) const fn new() -> Self {
-            Self { keeps: AtomicBool::new(false), asked_at: AtomicUsize::new(0), next_measure: AtomicU64::new(0) }
+            Self { keeps: AtomicBool::new(false), asked_at: AtomicUsize::new(0), next_measure: AtomicU64::new(0), next_in_need: AtomicU64::new(0) }
         }
     }
 }
@@ -92,6 +98,15 @@ impl<O: Os> Cache<O> {
     pub(super) fn forget_asking(&self, remembered: usize) {
         // Relaxed: as above.
         self.beside.asked_at.fetch_min(remembered, Ordering::Relaxed);
+    }
+
+    /// Asks the C library because memory is short, unless that was done a moment ago. To be called without any lock.
+    pub(super) fn ask_library_in_need(&self, now: u64) {
+        // Relaxed, both: whoever is a moment late asks once more.
+        if now >= self.beside.next_in_need.load(Ordering::Relaxed) {
+            self.beside.next_in_need.store(now.saturating_add(IN_NEED_AGAIN_AFTER), Ordering::Relaxed);
+            self.ask_library();
+        }
     }
 
     /// Asks the C library for what it keeps free, if we have told it to keep any. To be called without any lock; in a handler

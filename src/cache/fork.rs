@@ -141,7 +141,7 @@ impl<O: Os> Cache<O> {
     fn see_to_child(&self) {
         let here = self.os().mark();
         self.seen.store(here, Ordering::Relaxed);
-        self.trace.after_fork_in_child();
+        self.trace.after_fork_in_child(self.os());
         self.peaks.forget_all();
         // None were taken away where no handler ran before the fork. Acquire: as in `before_fork`.
         let is_seen_begin = self.mark_in_fork.load(Ordering::Relaxed) != 0;
@@ -197,6 +197,7 @@ impl<O: Os> Cache<O> {
         if let Some(mut table) = self.untouched.try_lock(self.os()) {
             let before = table.credit();
             let noted = table.forget(span.start);
+            noted.iter().for_each(|noted| table.settle(noted));
             self.note_credit(before, table.credit());
             drop(table);
             if let Some(noted) = noted {

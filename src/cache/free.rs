@@ -4,7 +4,7 @@ use super::runs::{Bounds, Leaving};
 use super::untouched::Noted;
 use super::{Cache, count::add, shard};
 use crate::geometry::{Block, SizeClass, is_long};
-use crate::heap::{Span, Unit};
+use crate::heap::{Keep, Span, Unit};
 use crate::os::{CHUNK, Os};
 use crate::sync::{Guard, Nap, atomic::Ordering};
 use crate::zeroing::sample_pages;
@@ -242,7 +242,7 @@ impl<O: Os> Cache<O> {
         // Relaxed: set once, before the shards were published.
         let dirty_max = self.dirty_max.load(Ordering::Relaxed);
         if dirty > dirty_max {
-            self.heap.purge(dirty - dirty_max, Unit::Pages);
+            self.heap.purge_to(Keep::Dirty(dirty_max), dirty - dirty_max, Unit::Pages);
         }
     }
 

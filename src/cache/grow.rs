@@ -100,7 +100,8 @@ impl<O: Os> Cache<O> {
 
     pub(super) fn settle_note(&self, noted: &Noted) {
         if noted.credit > 0 {
-            let untouched = self.untouched.lock(self.os());
+            let mut untouched = self.untouched.lock(self.os());
+            untouched.settle(noted);
             self.heap.expect_absent(untouched.credit());
         }
     }

@@ -156,13 +156,14 @@ impl<O: Os> Cache<O> {
         let level = self.heap.level();
         let mut limits = self.limits.lock(self.os());
         limits.aged(level.out_max, level.out);
-        let (excess, unit) = (limits.excess(level.out, level.dirty), limits.unit());
+        let excess = limits.excess(level.out, level.dirty);
+        let (keep, unit) = (limits.keep(), limits.unit());
         let remembered = limits.total();
         drop(limits);
         self.forget_asking(remembered);
         self.heap.begin_window();
         if excess > 0 {
-            self.heap.purge(excess, unit);
+            self.heap.purge_to(keep, excess, unit);
         }
     }
 }

@@ -256,6 +256,7 @@ impl<O: Os> Cache<O> {
         let setup = Setup {
             page: facts.page,
             huge,
+            has_huge: facts.huge_mode != HugeMode::Never,
             // In checked mode free memory stays what it was filled with, where it was.
             moves: facts.moving(settings.moves) && !settings.checked,
             moves_several: facts.moves_several,

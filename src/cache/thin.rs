@@ -33,6 +33,7 @@ impl<O: Os> Cache<O> {
         let run = self.thin.take_slow(Fit::aligned(block.len.bytes(), block.align), Wish::Zeroed, 0)?;
         add(&self.tally.misses, 1);
         add(&self.tally.thin, 1);
+        add(&self.tally.fresh, run.found.fresh() as u64);
         Some(run)
     }
 

@@ -3,7 +3,7 @@
 //! Why it is here: a request comes by now and then, on its slow path, and does this for all. Never under a lock of the heap.
 
 use super::{Cache, shard::Shard};
-use crate::heap::Unit;
+use crate::heap::{Keep, Unit};
 use crate::os::{CHUNK, Os};
 use crate::sync::atomic::Ordering;
 
@@ -50,10 +50,10 @@ impl<O: Os> Cache<O> {
         }
         limits.allocated(0, highest, level.out);
         let excess = limits.excess(level.out, level.dirty);
-        let unit = limits.unit();
+        let (keep, unit) = (limits.keep(), limits.unit());
         drop(limits);
         if excess > 0 {
-            self.heap.purge(excess, unit);
+            self.heap.purge_to(keep, excess, unit);
         }
     }
 
@@ -90,7 +90,7 @@ impl<O: Os> Cache<O> {
         let ended = limits.allocated(bytes, level.out_max, level.out);
         let remembered = limits.total();
         let excess = limits.excess(level.out, level.dirty);
-        let unit = limits.unit();
+        let (keep, unit) = (limits.keep(), limits.unit());
         drop(limits);
         if ended {
             self.forget_asking(remembered);
@@ -100,12 +100,17 @@ impl<O: Os> Cache<O> {
             }
         }
         if excess > 0 {
-            let purged = self.heap.purge(excess.min(SLICE), unit);
+            let purged = self.heap.purge_to(keep, excess.min(SLICE), unit);
             // Parts of chunks are not worth splitting huge pages for; but more of them than all that may be resident are.
             let stranded = (excess - purged.min(excess)).saturating_sub(remembered);
             if stranded > 0 && purged < SLICE {
                 // Each piece is a call, and they may be short.
-                self.heap.purge(stranded.min(SLICE / 8), Unit::Pages);
+                let keep = match keep {
+                    Keep::Present(most) => Keep::Present(most.saturating_add(remembered)),
+                    Keep::Dirty(most) => Keep::Dirty(most.saturating_add(remembered)),
+                    Keep::Nothing => keep,
+                };
+                self.heap.purge_to(keep, stranded.min(SLICE / 8), Unit::Pages);
             }
         }
         // What blocks leave that grow by moving stays open for the next ones; much more than there may be memory serves nobody.
@@ -126,28 +131,28 @@ impl<O: Os> Cache<O> {
         let now = self.os().now();
         self.last_look.store(now, Ordering::Relaxed);
         let room = self.os().room(self.heap.closed() + self.thin.closed());
-        let strain = self.os().strain();
+        let (host, strain) = (self.os().host_room(), self.os().strain());
         let free = self.cached_bytes();
         let mut limits = self.limits.lock(self.os());
         if let Some(room) = room {
             limits.room(room.limit, room.left);
         }
-        limits.strain(now, strain, room.map(|room| (room.limit, room.left)), free);
+        limits.strain(now, strain, [room, host].map(|room| room.map(|room| (room.limit, room.left))), free);
         let pressed = limits.pressed();
         drop(limits);
         if pressed > 0 {
-            self.give_up(pressed);
+            self.give_up(pressed, now);
         }
     }
 
     /// Gives so many free bytes back to the kernel, whatever is allowed, in pages, and address space with them.
-    fn give_up(&self, bytes: usize) {
+    fn give_up(&self, bytes: usize, now: u64) {
         self.drain_to_unmap();
         let purged = self.heap.purge(bytes, Unit::Pages);
         self.heap.trim();
         self.thin.trim();
         if purged < bytes {
-            self.ask_library();
+            self.ask_library_in_need(now);
         }
     }
 }

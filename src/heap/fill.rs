@@ -83,7 +83,8 @@ impl<O: Os> PageHeap<O> {
         }
         let mut inner = self.reenter();
         // In small pages the first touch takes one of them.
-        let is_worth_it = inner.setup.moves && inner.setup.huge == Huge::Advise;
+        let setup = &inner.setup;
+        let is_worth_it = setup.moves && setup.huge == Huge::Advise && setup.has_huge;
         let is_there = is_worth_it && inner.source_for(CHUNK).is_some_and(|(_, span)| !span.is_empty());
         let Some((index, outside)) = inner.zero_beside(inside).filter(|_| is_there) else { return true };
         if !inner.ensure_spare(&self.os) {

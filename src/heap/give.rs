@@ -140,7 +140,7 @@ impl Inner {
     /// there, and blocks that come and go at other places each round left more and more of it behind. Gives the bytes. Needs
     /// no node: what is cut off one piece goes to its neighbour.
     fn restate_around(&mut self, block: Span) -> usize {
-        if self.setup.huge != Huge::Advise {
+        if self.setup.huge != Huge::Advise || !self.setup.has_huge {
             return 0;
         }
         let region = self.regions.of(block.start).span;

@@ -39,7 +39,8 @@ impl Inner {
         const PLAIN_MIN: usize = 32 << 20;
         let generous = match self.eager {
             true => wanted,
-            false => wanted.max((self.opened / 8).clamp(PLAIN_MIN, 1 << 30).next_multiple_of(CHUNK)),
+            // However much that is: there can be no more than so many regions.
+            false => wanted.max((self.opened / 8).max(PLAIN_MIN).next_multiple_of(CHUNK)),
         };
         for len in [generous, wanted] {
             if let Ok(start) = os.map(len, align) {
@@ -56,7 +57,7 @@ impl Inner {
                     return true;
                 }
                 let _ = os.unmap(start, len);
-                return false;
+                break;
             }
         }
         self.refused_growth += 1;

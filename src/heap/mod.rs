@@ -26,7 +26,7 @@ mod window;
 pub(crate) use books::Books;
 pub(crate) use pieces::{Fit, Span};
 pub(crate) use pool::State;
-pub(crate) use purge::Unit;
+pub(crate) use purge::{Keep, Unit};
 pub(crate) use relocate::{Behind, Relocated};
 pub(crate) use take::{End, Wish};
 pub(crate) use window::{Found, Run, Unclean};
@@ -47,6 +47,8 @@ pub(crate) struct Setup {
     /// The kernel's page size in bytes.
     pub(crate) page: usize,
     pub(crate) huge: Huge,
+    /// Whether the host gives any huge pages; one that does not is advised all the same, since that may change.
+    pub(crate) has_huge: bool,
     /// Whether pages may be moved.
     pub(crate) moves: bool,
     /// Whether a move that fails may have moved some VMAs of its source.
@@ -141,6 +143,7 @@ impl<O: Os> PageHeap<O> {
             let setup = Setup {
                 page: 4096,
                 huge: Huge::Leave,
+                has_huge: false,
                 moves: false,
                 moves_several: true,
                 residency: false,

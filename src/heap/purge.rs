@@ -25,17 +25,34 @@ const TRIES: usize = 32;
 /// Above all pieces: none has been passed over.
 pub(super) const NOTHING_YET: (usize, usize) = (usize::MAX, usize::MAX);
 
+/// What a purge leaves resident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    Nothing,
+    /// So many bytes of what is free.
+    Dirty(usize),
+    /// So many of what is handed out and free together.
+    Present(usize),
+}
+
 impl<O: Os> PageHeap<O> {
     /// Purges about `excess` bytes of dirty memory, the longest pieces first. Gives how many it purged:
     /// fewer where there is no more in such units, or the kernel refuses.
     pub(crate) fn purge(&self, excess: usize, unit: Unit) -> usize {
+        self.purge_to(Keep::Nothing, excess, unit)
+    }
+
+    /// The same as long as there is more than is to be kept: many threads may have seen the same excess, and each would purge
+    /// all of it.
+    pub(crate) fn purge_to(&self, keep: Keep, excess: usize, unit: Unit) -> usize {
         let mut done = 0;
         let mut refused = false;
         for state in [State::Dirty, State::Soft, State::Inherited] {
             let mut below = (usize::MAX, usize::MAX);
             while done < excess && !refused {
                 let mut inner = self.enter();
-                let Some(span) = inner.claim_longest(state, &mut below, excess - done, unit, &self.os) else {
+                let most = (excess - done).min(inner.over(keep));
+                let Some(span) = inner.claim_longest(state, &mut below, most, unit, &self.os) else {
                     break;
                 };
                 inner.operations += 1;
@@ -188,6 +205,15 @@ impl<O: Os> PageHeap<O> {
 }
 
 impl Inner {
+    /// Bytes that are free and resident beyond what is to be kept.
+    fn over(&self, keep: Keep) -> usize {
+        match keep {
+            Keep::Nothing => usize::MAX,
+            Keep::Dirty(most) => self.dirty().saturating_sub(most),
+            Keep::Present(most) => self.dirty().saturating_sub(most.saturating_sub(self.present())),
+        }
+    }
+
     /// Takes up to `most` bytes of the longest piece of a state under `below` into transit, in whole units, with
     /// what of its first and last page is free in another state where the unit says so; lowers `below` to that piece.
     fn claim_longest<O: Os>(

@@ -1,17 +1,17 @@
 //! The heap by itself, where what a test needs is out of reach of requests.
 
-use super::{Behind, Fit, Growth, PageHeap, SEAMS_MAX_LIVE, Setup, Span, Unit, Wish};
+use super::{Behind, Fit, Growth, Keep, PageHeap, SEAMS_MAX_LIVE, Setup, Span, Unit, Wish};
 use crate::os::fake::Fake;
 use crate::os::{CHUNK, GRANULE, Huge};
 
 const MIB: usize = 1 << 20;
 const GIB: usize = 1 << 30;
 
-fn heap() -> PageHeap<Fake> {
-    let heap = PageHeap::new(Fake::in_short(64 * GIB, 1 << 45));
-    heap.start(Setup {
+fn setup() -> Setup {
+    Setup {
         page: GRANULE,
         huge: Huge::Leave,
+        has_huge: false,
         moves: true,
         moves_several: true,
         residency: false,
@@ -19,7 +19,12 @@ fn heap() -> PageHeap<Fake> {
         reserve: 32 * GIB,
         growth: Growth::Any,
         wipes: false,
-    });
+    }
+}
+
+fn heap() -> PageHeap<Fake> {
+    let heap = PageHeap::new(Fake::in_short(64 * GIB, 1 << 45));
+    heap.start(setup());
     heap
 }
 
@@ -52,6 +57,36 @@ fn a_purge_of_one_state_does_not_begin_where_that_of_another_ended() {
     assert_eq!(heap.books().soft, 7 * MIB / 2 - GRANULE);
     assert_eq!(heap.purge(CHUNK, Unit::Chunks), CHUNK, "it goes on where it stopped");
     assert_eq!(heap.purge(CHUNK, Unit::Chunks), 0);
+    heap.walk();
+}
+
+/// Threads that saw the same excess at the same time each purged all of it.
+#[test]
+fn who_purges_an_excess_that_another_has_purged_leaves_what_is_kept() {
+    let heap = heap();
+    let (run, rest) = (taken(&heap, 256 * MIB), taken(&heap, 64 * MIB));
+    give_parts(&heap, run, &[(0, run.len)]);
+    for _ in 0..3 {
+        heap.purge_to(Keep::Dirty(192 * MIB), 64 * MIB, Unit::Pages);
+        assert_eq!(heap.level().dirty, 192 * MIB);
+    }
+    for _ in 0..3 {
+        heap.purge_to(Keep::Present(rest.len + 128 * MIB), 64 * MIB, Unit::Chunks);
+        assert_eq!(heap.level().dirty, 128 * MIB);
+    }
+    assert_eq!(heap.purge_to(Keep::Present(0), usize::MAX, Unit::Chunks), 128 * MIB);
+    heap.walk();
+}
+
+/// Each was of a gigabyte at most, and after 512 of them no more could be mapped, however much the limits left.
+#[test]
+fn plain_mappings_grow_with_what_is_mapped() {
+    let heap = PageHeap::new(Fake::in_short(64 * GIB, 1 << 45));
+    heap.start(Setup { reserve: 0, ..setup() });
+    for _ in 0..48 {
+        taken(&heap, GIB);
+    }
+    assert!(heap.regions().1 < 32, "{:?}", heap.regions());
     heap.walk();
 }
 

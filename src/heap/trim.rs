@@ -27,11 +27,11 @@ impl<O: Os> PageHeap<O> {
 
     /// Makes free memory that pages were moved into or out of, and that is zero now, one VMA with what is around it.
     pub(crate) fn heal_free(&self) {
-        let mut below = (usize::MAX, usize::MAX);
+        let (mut below, mut from) = ((usize::MAX, usize::MAX), 0);
         // Without them it would stay as it is, and be found again.
         while self.os.has_mappings_left() {
             let mut inner = self.enter();
-            let Some(span) = inner.claim_seamed(&mut below, &self.os) else { return };
+            let Some(span) = inner.claim_seamed(&mut below, &mut from, &self.os) else { return };
             inner.operations += 1;
             drop(inner);
             let state = self.heal(span);
@@ -141,8 +141,8 @@ impl Inner {
     }
 
     /// Takes the first moved chunks of the longest zero piece under `below` that has any into transit; leaves `below`
-    /// such that the rest of that piece comes next.
-    fn claim_seamed<O: Os>(&mut self, below: &mut (usize, usize), os: &O) -> Option<Span> {
+    /// such that the rest of that piece comes next, from the address `from` on: what lies before that was looked at.
+    fn claim_seamed<O: Os>(&mut self, below: &mut (usize, usize), from: &mut usize, os: &O) -> Option<Span> {
         if self.regions.seams() == 0 || !self.ensure_spare(os) {
             return None;
         }
@@ -153,15 +153,18 @@ impl Inner {
                 return None;
             }
             let chunks = span.inner(CHUNK);
+            let first = if (chunks.start..chunks.end()).contains(from) { *from } else { chunks.start };
             let is_moved = |&at: &usize| self.regions.shift(at) != 0;
-            if let Some(start) = (chunks.start..chunks.end()).step_by(CHUNK).find(is_moved) {
+            if let Some(start) = (first..chunks.end()).step_by(CHUNK).find(is_moved) {
                 let end =
                     (start..chunks.end()).step_by(CHUNK).find(|at| !is_moved(at)).unwrap_or(chunks.end());
                 let part = Span::between(start, end);
                 self.claim(index, part);
+                *from = end;
                 return Some(part);
             }
             *below = (span.len, span.start);
+            *from = 0;
         }
     }
 }

@@ -67,6 +67,7 @@ struct State {
     said: Vec<String>,
     /// The name of the one file, and what is in it.
     file: (String, Vec<u8>),
+    file_is_open: bool,
     vmas_max: usize,
     mapped_max: usize,
     /// Does not tell where VMAs end, as where no descriptor is left.
@@ -125,6 +126,7 @@ impl Fake {
             environment: Vec::new(),
             said: Vec::new(),
             file: Default::default(),
+            file_is_open: false,
             vmas_max: 65_530,
             mapped_max: usize::MAX,
             hides_vmas: false,

@@ -42,7 +42,6 @@ use sys::{KeepErrno, errno, outcome, ptr};
 
 use super::{Facts, Huge, Os, Outcome, Output, Room, Strain};
 use crate::error::Errno;
-use crate::sync::process::{AtomicBool, Ordering};
 use crate::sync::{Park, atomic::AtomicU32};
 
 /// Linux, by system calls through `libc`.
@@ -51,15 +50,6 @@ pub(crate) struct Linux;
 
 const PLAIN: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
-
-/// Whether `MADV_DONTNEED` was seen to keep content (user-mode emulators): purging then maps afresh.
-static PURGE_KEEPS: AtomicBool = AtomicBool::new(false);
-
-/// Remembers what the probe found.
-fn set_purge_keeps(keeps: bool) {
-    // Relaxed: one flag of the host, the same whoever finds it out.
-    PURGE_KEEPS.store(keeps, Ordering::Relaxed);
-}
 
 impl Linux {
     /// Maps anonymous memory; never over anything unless `flags` says `MAP_FIXED`.
@@ -199,6 +189,11 @@ impl Os for Linux {
         room::spare(reserved, share)
     }
 
+    fn host_room(&self) -> Option<Room> {
+        let _keep = KeepErrno::new();
+        room::host()
+    }
+
     fn strain(&self) -> Strain {
         let _keep = KeepErrno::new();
         strain::now()
@@ -233,8 +228,7 @@ impl Os for Linux {
 
     fn purge(&self, addr: usize, len: usize) -> Outcome {
         let _keep = KeepErrno::new();
-        // Relaxed: as in `set_purge_keeps`.
-        if PURGE_KEEPS.load(Ordering::Relaxed) {
+        if probe::purge_keeps() {
             // Its advice is gone with it, which costs speed alone.
             return Self::anonymous(addr, len, READ_WRITE, libc::MAP_FIXED).map(drop);
         }
@@ -386,6 +380,10 @@ impl Os for Linux {
 
     fn create(&self, path: &core::ffi::CStr) -> Result<Output, Errno> {
         output::create(path)
+    }
+
+    fn give_up(&self, file: &Output) {
+        output::give_up(file);
     }
 
     fn write_at(&self, file: &Output, at: u64, address: usize, len: usize) -> Outcome {

@@ -142,6 +142,9 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
         self.room(reserved).map(|room| room.left.saturating_sub(room.limit / share))
     }
 
+    /// Says how much memory the host has left, whatever we may use of it; `None` where nobody tells. Reads one file.
+    fn host_room(&self) -> Option<Room>;
+
     /// Says how hard the kernel works for memory. Reads files: a quarter of a millisecond.
     fn strain(&self) -> Strain;
 
@@ -262,8 +265,11 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     fn faults(&self) -> u64;
 
     /// Opens a regular file for writing, made where it is missing, and empties it; [`BUSY`] if another process is
-    /// writing it so. It is never closed.
+    /// writing it so.
     fn create(&self, path: &CStr) -> Result<Output, Errno>;
+
+    /// Closes a file that this process, or the one that forked it, has created, unless the descriptor is another file's by now.
+    fn give_up(&self, file: &Output);
 
     /// Writes `len` readable bytes at `address` into a file, from its byte `at` on. An error means that some of it may
     /// be there, or that the descriptor is another file's by now, which nothing was written to.

@@ -5,13 +5,14 @@
 
 use super::reading::Reading;
 use crate::cache::PLACES;
-use crate::os::{Linux, Os};
+use crate::os::{Linux, Os, fork};
 use crate::sync::process::{AtomicU64, Ordering};
 
 /// A phase that was begun and waits for its end.
 struct Place {
     /// When it was begun, as a running number.
     order: AtomicU64,
+    process: AtomicU64,
     thread: AtomicU64,
     line: AtomicU64,
     at: AtomicU64,
@@ -24,6 +25,7 @@ struct Place {
 static OPEN: [Place; PLACES] = [const {
     Place {
         order: AtomicU64::new(0),
+        process: AtomicU64::new(0),
         thread: AtomicU64::new(0),
         line: AtomicU64::new(0),
         at: AtomicU64::new(0),
@@ -50,6 +52,8 @@ pub(super) struct Open {
     /// Its place; `None` if it is not measured.
     pub(super) place: Option<usize>,
     pub(super) began: Reading,
+    /// The process that it was begun in, as [`fork::mark`] has it: in a child of that, its place is somebody else's.
+    pub(super) process: u64,
 }
 
 /// Leaves a phase to be ended by [`take`].
@@ -61,6 +65,7 @@ pub(super) fn leave(open: Open) {
     };
     let place = &OPEN[number];
     let put = |number: &AtomicU64, value: u64| number.store(value, Ordering::Relaxed);
+    put(&place.process, open.process);
     put(&place.thread, Linux.thread());
     put(&place.line, open.line as u64);
     put(&place.at, open.began.at);
@@ -95,14 +100,15 @@ pub(super) fn take() -> Option<Open> {
                 resident_max: get(&place.resident_max),
                 live: 0,
             };
-            return Some(Open { line: get(&place.line) as usize, place: Some(number), began });
+            let (line, process) = (get(&place.line) as usize, get(&place.process));
+            return Some(Open { line, place: Some(number), began, process });
         }
     }
 }
 
 /// The place of the phase that is to be ended next.
 fn last() -> Option<usize> {
-    let me = Linux.thread();
+    let (me, here) = (Linux.thread(), fork::mark());
     let mut best: Option<((bool, u64), usize)> = None;
     for (word, bits) in WAITING.iter().enumerate() {
         // Acquire: see `leave`.
@@ -111,6 +117,10 @@ fn last() -> Option<usize> {
             let number = word * 64 + left.trailing_zeros() as usize;
             left &= left - 1;
             let place = &OPEN[number];
+            // Relaxed, all: see `leave`. What waited when this process was forked waits in the other one.
+            if place.process.load(Ordering::Relaxed) != here {
+                continue;
+            }
             let rank = (place.thread.load(Ordering::Relaxed) == me, place.order.load(Ordering::Relaxed));
             if best.is_none_or(|(most, _)| rank > most) {
                 best = Some((rank, number));

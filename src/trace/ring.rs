@@ -124,9 +124,13 @@ impl Ring {
         (address, slots as usize * SLOT_BYTES)
     }
 
-    /// Makes the slots of a piece that was written free again. Called by whoever filled it.
+    /// Makes the slots of a piece that was written free again. Called by whoever filled it. Once no more are given out they are
+    /// left as they are: the end of the process may have lost patience and be writing the piece itself.
     pub(super) fn written(&self, piece: u64) {
-        for slot in piece * PIECE..(piece + 1) * PIECE {
+        // Relaxed: whoever closes afterwards waits longer than this takes before it writes.
+        let is_closed = self.next.load(Ordering::Relaxed) & CLOSED != 0;
+        let slots = if is_closed { 0..0 } else { piece * PIECE..(piece + 1) * PIECE };
+        for slot in slots {
             for word in 0..WORDS {
                 if let Some(word) = self.word(slot, word) {
                     // Relaxed: published below.

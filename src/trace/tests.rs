@@ -138,6 +138,19 @@ fn what_finds_no_slot_is_counted() {
     assert_eq!(memory[0], 1);
 }
 
+/// A thread whose write took longer than the end of the process waits zeroed the slots while the end wrote them.
+#[test]
+fn what_the_end_writes_itself_is_not_zeroed_under_it() {
+    let ring = Ring::new();
+    let memory = vec![0_u64; RING_BYTES / 8];
+    // SAFETY: zeroed memory of that length, which outlives the ring.
+    unsafe { ring.begin(memory.as_ptr().expose_provenance()) };
+    let full = (0..PIECE).find_map(|n| ring.put([n + 1; 4]));
+    assert_eq!((full, ring.close()), (Some(0), PIECE));
+    ring.written(0);
+    assert!(ring.is_written(0) && memory[..4 * PIECE as usize].iter().all(|&word| word != 0));
+}
+
 #[test]
 fn a_trace_that_cannot_begin_says_so_once_and_records_nothing() {
     for (call, what) in
@@ -147,7 +160,7 @@ fn a_trace_that_cannot_begin_says_so_once_and_records_nothing() {
         os.set_environment(&[NAMED]);
         os.fail(call, When::Nth(1), errno::EACCES);
         let trace = Trace::new();
-        assert!(!trace.start(&os, &os.facts()));
+        assert!(!trace.start(&os, &os.facts()) && !os.file_is_open());
         let said = os.said();
         assert!(said[0].contains(what) && said[0].contains("/tmp/trace-%p"), "{said:?}");
         assert!(said[0].starts_with("zk-nalloc: ZK_NALLOC_TRACE: "), "{said:?}");
@@ -182,7 +195,8 @@ fn a_forked_child_writes_nothing() {
     let (os, trace) = started();
     trace.taken(&os, 64, layout(1), false, 0);
     let before = os.file();
-    trace.after_fork_in_child();
+    trace.after_fork_in_child(&os);
+    assert!(!os.file_is_open(), "it would be taken for being written");
     for n in 1..10_000 {
         trace.taken(&os, n * 64, layout(1), false, 0);
     }

@@ -68,6 +68,21 @@ fn what_the_library_keeps_makes_room_for_large_blocks() {
     finish(&model, Vec::new(), true);
 }
 
+/// It looks through all of its heap each time, and `malloc` waits meanwhile.
+#[test]
+fn while_memory_is_short_it_is_asked_every_few_seconds_alone() {
+    let model = told();
+    let held = touched(&model, 64 * MIB);
+    model.os().set_room(Some(Room { limit: 1 << 30, left: 0 }));
+    for _ in 0..48 {
+        model.os().pass(SECOND / 4 + 1_000_000);
+        round(&model, 12);
+    }
+    assert!(model.os().calls(Call::Room) > 40);
+    assert!((2..=3).contains(&asked(&model)), "{} times in 12 seconds", asked(&model));
+    finish(&model, vec![held], true);
+}
+
 #[test]
 fn what_makes_room_is_not_remembered_as_needed_at_once() {
     let model = told();

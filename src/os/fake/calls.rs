@@ -54,6 +54,10 @@ impl Os for Fake {
         self.state().strain
     }
 
+    fn host_room(&self) -> Option<Room> {
+        self.state().room
+    }
+
     fn room(&self, _: usize) -> Option<Room> {
         let mut state = self.state();
         let _ = state.plans.begin(Call::Room);
@@ -288,7 +292,13 @@ impl Os for Fake {
             return Err(errno);
         }
         state.file = (path.to_str().expect("a test's path is text").to_owned(), Vec::new());
+        state.file_is_open = true;
         Ok(Output { descriptor: 3, device: 1, inode: 2 })
+    }
+
+    fn give_up(&self, file: &Output) {
+        assert_eq!(file.descriptor, 3, "the one file");
+        self.state().file_is_open = false;
     }
 
     fn write_at(&self, file: &Output, at: u64, address: usize, len: usize) -> Outcome {

@@ -115,6 +115,11 @@ impl Fake {
         self.state().file.clone()
     }
 
+    /// Whether that file is open.
+    pub(crate) fn file_is_open(&self) -> bool {
+        self.state().file_is_open
+    }
+
     /// The lines written to standard error so far; forgets them.
     pub(crate) fn said(&self) -> Vec<String> {
         std::mem::take(&mut self.state().said)

@@ -19,8 +19,13 @@ unsafe extern "C" {
 /// Bytes of one read: the environment passes through this much stack.
 const PIECE: usize = 512;
 
-/// Streams the environment: entries `NAME=VALUE`, a NUL byte after each.
+/// Streams the environment: entries `NAME=VALUE`, a NUL byte after each. Nothing where the program has privileges that who
+/// started it lacks (set-user-ID, file capabilities): that one could have files written with them. As glibc does with its own.
 pub(super) fn stream(each: &mut dyn FnMut(&[u8])) {
+    // SAFETY: the call only answers, from what the kernel told at the start.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return;
+    }
     if kernels(each).is_none() {
         // An entry may have been cut.
         each(b"\0");

@@ -18,7 +18,6 @@ pub(super) fn facts() -> Facts {
     let huge_page = huge_page(page);
     let abilities = probe::abilities(page);
     let unsafely = abilities.moves && unsafe_moves();
-    super::set_purge_keeps(abilities.purge_keeps);
     Facts {
         page,
         huge_page,
@@ -114,18 +113,23 @@ fn ram() -> usize {
     usize::try_from(total.saturating_mul(unit)).unwrap_or(usize::MAX)
 }
 
-/// How many CPUs we may run on.
+/// How many CPUs we may run on. The calling thread may be pinned to one of them by itself, as workers are, and so may the first
+/// thread: the longer of their masks counts.
 fn cpus() -> usize {
     // The kernel refuses a mask shorter than its own, so a long one is tried where a usual one will not do.
-    cpus_in::<128>().or_else(cpus_in::<512>).unwrap_or(1).max(1)
+    let of = |thread| cpus_in::<128>(thread).or_else(|| cpus_in::<512>(thread)).unwrap_or(1);
+    // SAFETY: the call only answers.
+    let first = unsafe { libc::getpid() };
+    of(0).max(of(first))
 }
 
-/// Counts the CPUs in a mask of `WORDS` words; `None` if that is too short.
-fn cpus_in<const WORDS: usize>() -> Option<usize> {
+/// Counts the CPUs in a thread's mask of `WORDS` words; `None` if that is too short.
+fn cpus_in<const WORDS: usize>(thread: libc::pid_t) -> Option<usize> {
     let mut mask = [0_u64; WORDS];
     // SAFETY: the kernel writes at most as many bytes as the mask has. The raw call takes masks of any length
     // and says how much it has written.
-    let len = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
+    let len =
+        unsafe { libc::syscall(libc::SYS_sched_getaffinity, thread, size_of_val(&mask), mask.as_mut_ptr()) };
     (len > 0).then(|| mask.iter().map(|word| word.count_ones() as usize).sum())
 }
 
@@ -174,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_mask_of_any_length_counts_the_same() {
-        assert_eq!(cpus_in::<512>(), cpus_in::<128>());
+        assert_eq!(cpus_in::<512>(0), cpus_in::<128>(0));
     }
 
     #[test]
@@ -191,5 +195,21 @@ mod tests {
             assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
             assert_eq!(status, 0);
         }
+    }
+
+    /// Two shards for all, for ever, where a pinned worker made the first request.
+    #[test]
+    fn a_worker_that_is_pinned_says_nothing_of_the_others() {
+        let before = cpus();
+        let pinned = std::thread::spawn(|| {
+            // SAFETY: all-zero is a valid set of CPUs, which the calls write and read.
+            unsafe {
+                let mut one: libc::cpu_set_t = core::mem::zeroed();
+                libc::CPU_SET(usize::try_from(libc::sched_getcpu()).unwrap(), &mut one);
+                assert_eq!(libc::sched_setaffinity(0, size_of_val(&one), &raw const one), 0);
+            }
+            (cpus_in::<128>(0), cpus())
+        });
+        assert_eq!(pinned.join().unwrap(), (Some(1), before));
     }
 }

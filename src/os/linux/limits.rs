@@ -15,6 +15,8 @@ pub(crate) enum Limit {
     Data,
     /// `RLIMIT_MEMLOCK`: what is locked.
     Locked,
+    /// `RLIMIT_FSIZE`: how long a file may become.
+    File,
 }
 
 impl Limit {
@@ -26,6 +28,7 @@ impl Limit {
             Self::AddressSpace => libc::RLIMIT_AS,
             Self::Data => libc::RLIMIT_DATA,
             Self::Locked => libc::RLIMIT_MEMLOCK,
+            Self::File => libc::RLIMIT_FSIZE,
         };
         // SAFETY: `limit` is a valid place to write to.
         let known = unsafe { libc::getrlimit(which, &raw mut limit) } == 0;
@@ -45,7 +48,7 @@ mod tests {
 
     #[test]
     fn limits_are_read() {
-        for limit in [Limit::AddressSpace, Limit::Data, Limit::Locked] {
+        for limit in [Limit::AddressSpace, Limit::Data, Limit::Locked, Limit::File] {
             assert_ne!(limit.allowed(), Some(0));
         }
         assert!(overcommit_mode().is_none_or(|mode| mode <= 2));

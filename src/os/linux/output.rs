@@ -11,6 +11,7 @@
 
 use core::ffi::CStr;
 
+use super::limits::Limit;
 use super::sys::{KeepErrno, errno};
 use crate::error::Errno;
 use crate::os::{BUSY, Outcome, Output};
@@ -77,11 +78,23 @@ fn regular(descriptor: i32) -> Result<(u64, u64), Errno> {
     }
 }
 
+/// Closes a file, if it is the one that was opened.
+pub(super) fn give_up(file: &Output) {
+    let _keep = KeepErrno::new();
+    if regular(file.descriptor) == Ok((file.device, file.inode)) {
+        close(file.descriptor);
+    }
+}
+
 /// Writes `len` bytes at `address` into a file, `at` bytes from its beginning, if it is the one that was opened.
 pub(super) fn write_at(file: &Output, at: u64, address: usize, len: usize) -> Outcome {
     let _keep = KeepErrno::new();
     if regular(file.descriptor)? != (file.device, file.inode) {
         return Err(Errno(libc::EBADF));
+    }
+    // The kernel would send SIGXFSZ, which ends the process.
+    if Limit::File.allowed().is_some_and(|most| at + len as u64 > most as u64) {
+        return Err(Errno(libc::EFBIG));
     }
     let mut done = 0;
     while done < len {

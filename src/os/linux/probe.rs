@@ -14,6 +14,7 @@ use super::Linux;
 use super::sys::ptr;
 use super::text;
 use crate::os::{Huge, Os};
+use crate::sync::process::{AtomicU8, Ordering};
 
 /// What was found out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,14 +27,16 @@ pub(super) struct Abilities {
     pub(super) residency: bool,
     /// `MADV_FREE` is accepted.
     pub(super) soften: bool,
-    /// `MADV_DONTNEED` is accepted, and leaves the content.
-    pub(super) purge_keeps: bool,
 }
+
+/// Whether `MADV_DONTNEED` was seen to keep content; [`UNTRIED`] at first. Apart from the rest: an arena purges where no
+/// allocator has ever started.
+static PURGE_KEEPS: AtomicU8 = AtomicU8::new(UNTRIED);
+const UNTRIED: u8 = 2;
 
 impl Abilities {
     /// Of a kernel that does not even map a scratch page.
-    const NONE: Self =
-        Self { moves: false, moves_several: true, residency: false, soften: false, purge_keeps: false };
+    const NONE: Self = Self { moves: false, moves_several: true, residency: false, soften: false };
 }
 
 /// Where the pages of the scratch mapping are.
@@ -108,12 +111,32 @@ pub(super) fn abilities(page: usize) -> Abilities {
     let _ = Linux.madvise_dontneed(second, page);
     let residency = Linux.resident(first, page) == Some(page) && Linux.resident(second, page) == Some(0);
     write(second, MARK);
-    let purge_keeps = Linux.madvise_dontneed(second, page).is_ok() && read(second) != 0;
+    note_whether_purged(second, page);
     let soften = Linux.soften(second, page).is_ok();
     let moves = moves(&scratch);
     // Whoever does not know what a failing call leaves expects the worst.
     let moves_several = !moves || Scratch::new(page).is_none_or(|scratch| moves_several(&scratch));
-    Abilities { moves, moves_several, residency, soften, purge_keeps }
+    Abilities { moves, moves_several, residency, soften }
+}
+
+/// Whether `MADV_DONTNEED` is accepted here, and leaves the content: then purging maps afresh.
+pub(super) fn purge_keeps() -> bool {
+    // Relaxed, here and below: one flag of the host, the same whoever finds it out.
+    if PURGE_KEEPS.load(Ordering::Relaxed) == UNTRIED {
+        let page = super::host::page();
+        if let Some(scratch) = Scratch::new(page) {
+            write(scratch.first(), MARK);
+            note_whether_purged(scratch.first(), page);
+            let _ = Linux.unmap(scratch.base, SCRATCH_PAGES * page);
+        }
+    }
+    PURGE_KEEPS.load(Ordering::Relaxed) == 1
+}
+
+/// Purges a page that holds the mark, and remembers what became of it.
+fn note_whether_purged(at: usize, page: usize) {
+    let keeps = Linux.madvise_dontneed(at, page).is_ok() && read(at) != 0;
+    PURGE_KEEPS.store(u8::from(keeps), Ordering::Relaxed);
 }
 
 /// Tries a move, and gives the scratch mapping back.
@@ -190,6 +213,19 @@ mod tests {
         ] {
             assert_eq!(unsafe_moves(release.as_bytes()), expected, "{release}");
         }
+    }
+
+    /// An arena was told that its memory was zero by a host that was never tried.
+    #[test]
+    fn whoever_purges_first_tries_out_whether_that_works() {
+        PURGE_KEEPS.store(UNTRIED, Ordering::Relaxed);
+        let page = super::super::host::page();
+        let at = Linux.map(page, page).unwrap();
+        write(at, MARK);
+        Linux.purge(at, page).unwrap();
+        assert_eq!(read(at), 0);
+        assert_ne!(PURGE_KEEPS.load(Ordering::Relaxed), UNTRIED);
+        Linux.unmap(at, page).unwrap();
     }
 
     #[test]

@@ -127,7 +127,7 @@ fn reclaimable(inactive: Option<usize>, active: Option<usize>) -> usize {
 }
 
 /// The host's memory. `MemAvailable` is the kernel's own estimate; before Linux 3.14 there was none.
-fn host() -> Option<Room> {
+pub(super) fn host() -> Option<Room> {
     const KIB: usize = 1 << 10;
     let [total, available, free, buffers, cached] =
         numbers(c"/proc/meminfo", [b"MemTotal:", b"MemAvailable:", b"MemFree:", b"Buffers:", b"Cached:"])?;

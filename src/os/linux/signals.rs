@@ -4,19 +4,22 @@
 //! leaves the number of the signal in a word and wakes the thread; when that is done, the action that was in force before
 //! is put back and the signal sent again, so that what would have happened happens.
 //!
-//! Invariants: the handler makes one system call, keeps `errno`, and touches a static word alone; a signal that was ignored
-//! stays ignored; all actions are changed by the one thread.
+//! Invariants: the handler keeps `errno`, touches static words alone, and makes none but calls that a handler may make; a signal
+//! that was ignored stays ignored; a signal that nobody will do anything about has the action that was in force before: in a
+//! forked child, which has the handler and not the thread, and where that thread has been at it for long.
 
 #![expect(unsafe_code, reason = "signal handlers")]
 
+use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
-use core::mem::zeroed;
+use core::mem::{MaybeUninit, zeroed};
 use core::ptr::null_mut;
 
 use super::Linux;
 use super::hooks::start_thread;
-use crate::os::Outcome;
-use crate::sync::process::{AtomicPtr, Ordering};
+use super::sys::KeepErrno;
+use crate::os::{Os, Outcome, fork};
+use crate::sync::process::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use crate::sync::{Park, atomic::AtomicU32};
 
 /// The number of SIGINT.
@@ -25,8 +28,33 @@ pub(crate) const INTERRUPT: i32 = libc::SIGINT;
 /// Those that ask a process to end.
 const HEARD: [c_int; 2] = [libc::SIGINT, libc::SIGTERM];
 
+/// Nanoseconds that a signal's report may take before the next signal does what it did without us: one that goes into a pipe
+/// which nobody reads takes for ever.
+const PATIENCE: u64 = 1_000_000_000;
+
 /// The signal that came, 0 before any has.
 static CAME: AtomicU32 = AtomicU32::new(0);
+
+/// When it came, by the clock of `Os`.
+static CAME_AT: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// The process that has the thread, as [`fork::mark`] has it.
+static PROCESS: AtomicU64 = AtomicU64::new(0);
+
+/// What was in force before.
+struct Before {
+    action: UnsafeCell<MaybeUninit<libc::sigaction>>,
+    /// Whether it is there.
+    is_known: AtomicBool,
+}
+
+// SAFETY: written once, by the thread of this module, before `is_known` says so; read after that alone.
+unsafe impl Sync for Before {}
+
+/// For each of [`HEARD`].
+static BEFORE: [Before; HEARD.len()] =
+    [const { Before { action: UnsafeCell::new(MaybeUninit::uninit()), is_known: AtomicBool::new(false) } };
+        HEARD.len()];
 
 /// What to do then: a `fn(i32)`.
 static THEN: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
@@ -41,47 +69,86 @@ pub(crate) fn at_signals(then: fn(i32)) -> Outcome {
 
 /// All that the handler does.
 extern "C" fn came(signal: c_int) {
-    // Relaxed: the number says everything. The first one counts.
-    let _ = CAME.compare_exchange(0, signal.cast_unsigned(), Ordering::Relaxed, Ordering::Relaxed);
-    Linux.wake_one(&CAME);
+    let _keep = KeepErrno::new();
+    // Relaxed, all: each number says everything by itself. The first signal counts.
+    let is_heard = PROCESS.load(Ordering::Relaxed) == fork::mark();
+    let first = || CAME.compare_exchange(0, signal.cast_unsigned(), Ordering::Relaxed, Ordering::Relaxed);
+    if is_heard && first().is_ok() {
+        CAME_AT.store(Linux.now(), Ordering::Relaxed);
+        Linux.wake_one(&CAME);
+    } else if !is_heard || Linux.now().saturating_sub(CAME_AT.load(Ordering::Relaxed)) > PATIENCE {
+        put_back(signal);
+        // SAFETY: a signal to ourselves, which waits while this one is handled.
+        unsafe { libc::kill(libc::getpid(), signal) };
+    }
+}
+
+fn has_ours(action: &libc::sigaction) -> bool {
+    action.sa_sigaction == came as *const () as usize
+}
+
+/// Has a signal come to us, unless it is ignored.
+fn take_over(signal: c_int, before: &Before) {
+    // SAFETY: all-zero is a valid `sigaction`; the calls read and write those that they are given (O5). The handler is an item of
+    // this crate and keeps to what a handler may do. The action is written by this thread alone, before anybody reads it.
+    unsafe {
+        let mut old: libc::sigaction = zeroed();
+        let mut ours: libc::sigaction = zeroed();
+        ours.sa_sigaction = came as *const () as usize;
+        ours.sa_flags = libc::SA_RESTART;
+        if libc::sigaction(signal, core::ptr::null(), &raw mut old) != 0 || old.sa_sigaction == libc::SIG_IGN
+        {
+            return;
+        }
+        // What was in force is what this call replaces: it may have been set since the last one.
+        if libc::sigaction(signal, &raw const ours, &raw mut old) != 0 {
+            return;
+        }
+        if old.sa_sigaction == libc::SIG_IGN {
+            libc::sigaction(signal, &raw const old, null_mut());
+            return;
+        }
+        (*before.action.get()).write(old);
+    }
+    // Release: pairs with the acquire in `put_back`.
+    before.is_known.store(true, Ordering::Release);
+}
+
+/// Puts back what was in force for a signal, if it still comes to us: whoever has taken it over meanwhile keeps it. Nothing but what
+/// a handler may do.
+fn put_back(signal: c_int) {
+    let before = HEARD.iter().zip(&BEFORE).find(|&(&heard, _)| heard == signal);
+    // Acquire: pairs with the release in `take_over`.
+    let known = before.filter(|(_, before)| before.is_known.load(Ordering::Acquire));
+    // SAFETY: as in `take_over`; an action that is known was written. Until it is, the default, which is all zeros, is the best guess.
+    unsafe {
+        let mut now: libc::sigaction = zeroed();
+        if libc::sigaction(signal, core::ptr::null(), &raw mut now) == 0 && has_ours(&now) {
+            let old = known.map_or(zeroed(), |(_, before)| (*before.action.get()).assume_init());
+            libc::sigaction(signal, &raw const old, null_mut());
+        }
+    }
 }
 
 /// All that the thread does.
 extern "C" fn hear(_: *mut c_void) -> *mut c_void {
-    // SAFETY: all-zero is a valid `sigaction` and `sigset_t`; the calls read and write those that they are given (O5). The
-    // handler is an item of this crate and keeps to what a handler may do.
+    // Relaxed: the handler is there after it.
+    PROCESS.store(fork::mark(), Ordering::Relaxed);
+    HEARD.iter().zip(&BEFORE).for_each(|(&signal, before)| take_over(signal, before));
+    while CAME.load(Ordering::Relaxed) == 0 {
+        Linux.wait(&CAME, 0);
+    }
+    let signal = CAME.load(Ordering::Relaxed).cast_signed();
+    // Acquire: see `at_signals`.
+    let then = THEN.load(Ordering::Acquire);
+    if !then.is_null() {
+        // SAFETY: `at_signals` stored a function of this type.
+        let then: fn(i32) = unsafe { core::mem::transmute(then) };
+        then(signal);
+    }
+    HEARD.into_iter().for_each(put_back);
+    // SAFETY: all-zero is a valid `sigset_t`; the calls read and write the one that they are given (O5).
     unsafe {
-        let mut before: [libc::sigaction; HEARD.len()] = zeroed();
-        for (&signal, before) in HEARD.iter().zip(&mut before) {
-            if libc::sigaction(signal, core::ptr::null(), before) != 0 || before.sa_sigaction == libc::SIG_IGN
-            {
-                continue;
-            }
-            let mut ours: libc::sigaction = zeroed();
-            ours.sa_sigaction = came as *const () as usize;
-            ours.sa_flags = libc::SA_RESTART;
-            libc::sigaction(signal, &raw const ours, null_mut());
-        }
-        while CAME.load(Ordering::Relaxed) == 0 {
-            Linux.wait(&CAME, 0);
-        }
-        let signal = CAME.load(Ordering::Relaxed).cast_signed();
-        // Acquire: see `at_signals`.
-        let then = THEN.load(Ordering::Acquire);
-        if !then.is_null() {
-            // SAFETY: `at_signals` stored a function of this type.
-            let then: fn(i32) = core::mem::transmute(then);
-            then(signal);
-        }
-        for (&signal, before) in HEARD.iter().zip(&before) {
-            let mut now: libc::sigaction = zeroed();
-            // Whoever has taken the signal over meanwhile keeps it.
-            if libc::sigaction(signal, core::ptr::null(), &raw mut now) == 0
-                && now.sa_sigaction == came as *const () as usize
-            {
-                libc::sigaction(signal, before, null_mut());
-            }
-        }
         let mut this: libc::sigset_t = zeroed();
         libc::sigemptyset(&raw mut this);
         libc::sigaddset(&raw mut this, signal);

@@ -4,6 +4,7 @@ use super::*;
 use crate::os::fake::Fake;
 use crate::os::{CHUNK, GRANULE};
 use crate::sync::Lock;
+use crate::sync::process::Ordering;
 
 fn put(addr: usize, byte: u8) {
     // SAFETY: an open byte of this test's own mapping.
