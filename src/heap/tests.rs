@@ -90,6 +90,18 @@ fn plain_mappings_grow_with_what_is_mapped() {
     heap.walk();
 }
 
+/// Where the host gives no huge pages, up to four megabytes that nobody had touched were booked as resident with each block.
+#[test]
+fn what_shares_a_huge_page_with_a_block_is_resident_where_there_are_any() {
+    for has_huge in [true, false] {
+        let heap = heap();
+        heap.start(Setup { huge: Huge::Advise, has_huge, ..setup() });
+        let run = taken(&heap, MIB);
+        let dirty = heap.give(&[run], 0);
+        assert_eq!(dirty, if has_huge { CHUNK } else { MIB });
+    }
+}
+
 /// Each look at what is open closed all of it, and the next blocks opened it again.
 #[test]
 fn no_more_is_closed_than_was_asked_for() {

@@ -173,8 +173,11 @@ fn a_block_in_a_hole_of_the_small_pages_was_taken_for_one_of_them() {
         let block = untouched(&model, 48 * MIB, true);
         model.free(block);
     }
+    let fresh = model.cache.snapshot().fresh;
     let block = untouched(&model, 48 * MIB, true);
     assert!(model.cache.is_thin(block.block()), "served in small pages");
+    // As all that is handed out untouched; each page of it counted as a fault that did not happen.
+    assert_eq!(model.cache.snapshot().fresh - fresh, block.block().len as u64);
     os.fail(Call::Close, When::From(1), errno::ENOMEM);
     os.fail(Call::Plug, When::From(1), errno::EEXIST);
     os.fail_remaps_by(RemapFailure::Unmaps);
