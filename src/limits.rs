@@ -54,6 +54,8 @@ pub(crate) struct Limits {
     pressed: usize,
     /// What the kernel's counters were, and when.
     before: Option<(u64, Strain)>,
+    /// How much was swapped when the cache was taken for it last, or since then at the least.
+    swapped: Option<usize>,
 }
 
 impl Limits {
@@ -69,6 +71,7 @@ impl Limits {
             gave_up: false,
             pressed: 0,
             before: None,
+            swapped: None,
         }
     }
 
@@ -144,6 +147,7 @@ impl Limits {
         free: usize,
     ) {
         let Some((then, before)) = self.before else {
+            self.swapped = strain.swapped;
             self.before = Some((now, strain));
             return;
         };
@@ -159,12 +163,17 @@ impl Limits {
         };
         let is_short =
             is_tight(room) && (stalled(0) || strain.hits > before.hits) || is_tight(host) && stalled(1);
-        let swapped = strain.swapped.saturating_sub(before.swapped);
-        if swapped > if is_tight(room) { 0 } else { SWAPPED_MAX } {
+        // What cannot be read for once is as it was.
+        strain.swapped = strain.swapped.or(before.swapped);
+        let is_more = |than: Option<usize>, by: usize| {
+            strain.swapped.zip(than).is_some_and(|(now, then)| now > then.saturating_add(by))
+        };
+        // Little by little it comes to something, too.
+        if is_tight(room) && is_more(before.swapped, 0) || is_more(self.swapped, SWAPPED_MAX) {
             self.pressed = usize::MAX;
+            self.swapped = strain.swapped;
         } else {
-            // What is swapped little by little comes to something, too.
-            strain.swapped = strain.swapped.min(before.swapped);
+            self.swapped = self.swapped.min(strain.swapped).or(strain.swapped);
             if is_short {
                 self.pressed = self.pressed.max(free / 2);
             }
@@ -311,7 +320,7 @@ mod tests {
     fn pressed_by(left: [usize; 2], change: impl FnOnce(&mut Strain)) -> usize {
         let mut limits = limits(None);
         let rooms = [Some((100, left[0])), Some((1000, left[1]))];
-        let mut strain = Strain { stalled: [1 << 20, 1 << 30], hits: 77, swapped: 1 << 20 };
+        let mut strain = Strain { stalled: [1 << 20, 1 << 30], hits: 77, swapped: Some(1 << 20) };
         limits.strain(5, strain, rooms, 1000);
         change(&mut strain);
         limits.strain(5 + 1_000_000_000, strain, rooms, 1000);
@@ -346,20 +355,37 @@ mod tests {
     #[test]
     fn what_more_is_swapped_takes_all_that_is_free_but_a_little_where_there_is_much() {
         for (left, most) in [(0, 0), (24, 0), (25, SWAPPED_MAX), (100, SWAPPED_MAX)] {
-            assert_eq!(pressed_by([left; 2], |s| s.swapped += most), 0);
-            assert_eq!(pressed_by([left; 2], |s| s.swapped += most + 4096), usize::MAX);
-            assert_eq!(pressed_by([left; 2], |s| s.swapped -= 4096), 0);
+            let pressed_at = |swapped| pressed_by([left; 2], |s: &mut Strain| s.swapped = Some(swapped));
+            assert_eq!(pressed_at((1 << 20) + most), 0);
+            assert_eq!(pressed_at((1 << 20) + most + 4096), usize::MAX);
+            assert_eq!(pressed_at((1 << 20) - 4096), 0);
         }
+    }
+
+    /// The seconds of those in which it is pressed, where so much is swapped, and left of 100.
+    fn seconds_pressed(each: &[(Option<usize>, usize)]) -> Vec<usize> {
         let mut limits = limits(None);
-        let steps: Vec<usize> = (0..40)
-            .map(|second| {
-                let strain = Strain { swapped: second << 20, ..Strain::default() };
-                limits.strain(second as u64 * 1_000_000_000, strain, [Some((100, 90)); 2], 8);
-                limits.pressed()
-            })
-            .collect();
-        let pressed: Vec<usize> = (0..40).filter(|&second| steps[second] > 0).collect();
-        assert_eq!(pressed, [17, 34], "a megabyte a second");
+        let mut pressed = |second: usize, swapped, left| {
+            let strain = Strain { swapped, ..Strain::default() };
+            limits.strain(second as u64 * 1_000_000_000, strain, [Some((100, left)); 2], 8);
+            limits.pressed() > 0
+        };
+        let all = each.iter().enumerate();
+        all.filter(|&(second, &(swapped, left))| pressed(second, swapped, left))
+            .map(|(second, _)| second)
+            .collect()
+    }
+
+    #[test]
+    fn what_is_swapped_little_by_little_counts_once_it_is_much() {
+        let each: Vec<_> = (0..40).map(|second| (Some(second << 20), 90)).collect();
+        assert_eq!(seconds_pressed(&each), [17, 34]);
+        // What was swapped long ago is no reason once memory is tight; what is swapped then is.
+        let before = (Some(5 << 20), 90);
+        let tight = (Some(5 << 20), 10);
+        assert_eq!(seconds_pressed(&[(Some(0), 90), before, tight, tight, (Some(6 << 20), 10), tight]), [4]);
+        // Nor is what could not be read for once.
+        assert_eq!(seconds_pressed(&[before, (None, 10), tight, (None, 90), before]), [0; 0]);
     }
 
     #[test]

@@ -292,7 +292,9 @@ impl Trace {
     /// After a fork, in the child: the trace is the parent's. Its file is closed here: it would be taken for being written while
     /// the child lives.
     pub(crate) fn after_fork_in_child<O: Os>(&self, os: &O) {
-        if self.on.swap(false, Ordering::Relaxed) {
+        self.on.store(false, Ordering::Relaxed);
+        // Also where the trace had ended before the fork.
+        if self.mark.load(Ordering::Relaxed) != 0 {
             os.give_up(&self.output());
         }
     }

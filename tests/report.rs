@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use support::{Ended, child};
@@ -253,10 +253,81 @@ fn a_forked_child_ends_by_a_signal_as_ever() {
     assert!(!said(&ended).contains("at SIGTERM"), "{}", said(&ended));
 }
 
+/// A handler that passes a signal on to the one that it found got it back from there, without end.
+#[test]
+fn whoever_takes_a_signal_over_may_pass_it_on() {
+    static CALLED: AtomicUsize = AtomicUsize::new(0);
+    static FOUND: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn handler(signal: i32) {
+        CALLED.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the handler that was in force, which takes the number of a signal.
+        unsafe {
+            let found: extern "C" fn(i32) = std::mem::transmute(FOUND.load(Ordering::Relaxed));
+            found(signal);
+        }
+    }
+    let ended = child("whoever_takes_a_signal_over_may_pass_it_on", "child", SIGNALS, || {
+        work();
+        wait_until_heard(libc::SIGTERM);
+        // SAFETY: the handler adds to a number, and passes the signal on. The child makes nothing but system calls.
+        unsafe {
+            FOUND.store(libc::signal(libc::SIGTERM, handler as *const () as usize), Ordering::Relaxed);
+            harmless_signal();
+            assert_eq!(CALLED.load(Ordering::Relaxed), 1);
+            let pid = libc::fork();
+            if pid == 0 {
+                libc::alarm(20);
+                libc::raise(libc::SIGTERM);
+                libc::_exit(CALLED.load(Ordering::Relaxed) as i32);
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(pid, &raw mut status, 0), pid);
+            assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 2, "{status:#x}");
+        }
+    });
+    let Some(ended) = ended else { return };
+    ended.assert_well();
+    assert!(!said(&ended).contains("at SIGTERM"), "{}", said(&ended));
+}
+
+/// Only the first signal was sent again; what it does need not be the end.
+#[test]
+fn a_signal_that_comes_while_another_is_reported_is_not_lost() {
+    const TEST: &str = "a_signal_that_comes_while_another_is_reported_is_not_lost";
+    extern "C" fn handler(_: i32) {}
+    let chosen = std::env::var_os("ZK_NALLOC_REPORT").map(PathBuf::from);
+    let own = || std::env::temp_dir().join(format!("zk-nalloc-pipe-too-{}", std::process::id()));
+    let pipe = chosen.unwrap_or_else(own);
+    let environment = [("ZK_NALLOC_REPORT", pipe.to_str().unwrap()), SIGNALS[1]];
+    let ended = child(TEST, "child", &environment, || {
+        // SAFETY: the handler does nothing.
+        unsafe { libc::signal(libc::SIGINT, handler as *const () as usize) };
+        work();
+        wait_until_heard(libc::SIGTERM);
+        let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
+        // SAFETY: makes a pipe with a name, and sends signals to ourselves.
+        unsafe {
+            assert_eq!(libc::mkfifo(name.as_ptr(), 0o600), 0);
+            libc::raise(libc::SIGINT);
+            libc::raise(libc::SIGTERM);
+        }
+        // Now somebody reads the report.
+        drop(fs::read(&pipe));
+        std::thread::sleep(Duration::from_secs(20));
+        panic!("the second signal was not sent again");
+    });
+    let Some(ended) = ended else { return };
+    let _ = fs::remove_file(&pipe);
+    assert_eq!(ended.output.status.signal(), Some(libc::SIGTERM), "{}", said(&ended));
+}
+
 #[test]
 fn a_report_that_nobody_reads_holds_up_the_first_signal_alone() {
     const TEST: &str = "a_report_that_nobody_reads_holds_up_the_first_signal_alone";
-    let pipe = std::env::temp_dir().join(format!("zk-nalloc-{TEST}"));
+    // In the child, the one that its parent chose.
+    let chosen = std::env::var_os("ZK_NALLOC_REPORT").map(PathBuf::from);
+    let own = || std::env::temp_dir().join(format!("zk-nalloc-pipe-{}", std::process::id()));
+    let pipe = chosen.unwrap_or_else(own);
     let environment = [("ZK_NALLOC_REPORT", pipe.to_str().unwrap()), SIGNALS[1]];
     let ended = child(TEST, "child", &environment, || {
         work();
@@ -269,7 +340,7 @@ fn a_report_that_nobody_reads_holds_up_the_first_signal_alone() {
         signal(libc::SIGTERM);
     });
     let Some(ended) = ended else { return };
-    std::fs::remove_file(&pipe).unwrap();
+    let _ = fs::remove_file(&pipe);
     assert_eq!(ended.output.status.signal(), Some(libc::SIGTERM), "{}", said(&ended));
 }
 

@@ -70,7 +70,7 @@ impl Untouched {
         let place = known.or_else(|| set.iter().position(|slot| slot.start == 0));
         let place = place.or_else(|| (0..WAYS).min_by_key(|&way| set[way].noted.credit)).unwrap_or(0);
         let before = core::mem::replace(&mut set[place], Slot { start, noted });
-        self.credit = self.credit - before.noted.credit + noted.credit;
+        self.credit = self.credit.saturating_sub(before.noted.credit) + noted.credit;
         before.noted
     }
 
@@ -83,7 +83,8 @@ impl Untouched {
 
     /// Has the credit of what was forgotten count no longer.
     pub(super) fn settle(&mut self, noted: &Noted) {
-        self.credit -= noted.credit;
+        // Not there any more in a child that was forked in between.
+        self.credit = self.credit.saturating_sub(noted.credit);
     }
 
     /// Bytes handed out that are expected to stay untouched.

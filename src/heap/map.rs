@@ -37,10 +37,16 @@ impl Inner {
     fn add_plain<O: Os>(&mut self, wanted: usize, align: usize, os: &O) -> bool {
         /// The least that is mapped at once, where the limits let it.
         const PLAIN_MIN: usize = 32 << 20;
+        /// The most beyond what is asked for while there are few regions: others of the process share the limits, and all of it is
+        /// resident at once where memory has been locked since the last one was mapped.
+        const PLAIN_MAX: usize = 1 << 30;
         let generous = match self.eager {
             true => wanted,
-            // However much that is: there can be no more than so many regions.
-            false => wanted.max((self.opened / 8).max(PLAIN_MIN).next_multiple_of(CHUNK)),
+            false => {
+                // However much that is once they are many: there can be no more than so many.
+                let most = if self.regions.are_few() { PLAIN_MAX } else { usize::MAX };
+                wanted.max((self.opened / 8).max(PLAIN_MIN).min(most).next_multiple_of(CHUNK))
+            }
         };
         for len in [generous, wanted] {
             if let Ok(start) = os.map(len, align) {

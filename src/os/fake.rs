@@ -122,7 +122,7 @@ impl Fake {
             softened: Ranges::default(),
             facts,
             room: None,
-            strain: Strain::default(),
+            strain: Strain { swapped: Some(0), ..Strain::default() },
             environment: Vec::new(),
             said: Vec::new(),
             file: Default::default(),

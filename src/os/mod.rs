@@ -120,8 +120,8 @@ pub(crate) struct Strain {
     /// How often a cgroup of ours, up to the root, was held back at a limit: `high` and `max` of `memory.events`, or
     /// `memory.failcnt`.
     pub(crate) hits: u64,
-    /// Bytes of this process that are swapped out.
-    pub(crate) swapped: usize,
+    /// Bytes of this process that are swapped out; `None` where nobody tells.
+    pub(crate) swapped: Option<usize>,
 }
 
 /// The kernel, as far as the allocator needs it.

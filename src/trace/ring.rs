@@ -31,7 +31,9 @@ const CLOSED: u64 = 1 << 63;
 struct Piece {
     /// Slots filled in this lap.
     filled: AtomicU64,
-    /// How often it was written: the lap that its slots are free for.
+    /// How often it was written.
+    written: AtomicU64,
+    /// How often its slots were made free after that: the lap that they are free for.
     lap: AtomicU64,
 }
 
@@ -48,7 +50,9 @@ impl Ring {
         Self {
             slots: AtomicPtr::new(core::ptr::null_mut()),
             next: AtomicU64::new(0),
-            pieces: [const { Piece { filled: AtomicU64::new(0), lap: AtomicU64::new(0) } }; PIECES],
+            pieces: [const {
+                Piece { filled: AtomicU64::new(0), written: AtomicU64::new(0), lap: AtomicU64::new(0) }
+            }; PIECES],
             lost: AtomicU64::new(0),
         }
     }
@@ -127,7 +131,10 @@ impl Ring {
     /// Makes the slots of a piece that was written free again. Called by whoever filled it. Once no more are given out they are
     /// left as they are: the end of the process may have lost patience and be writing the piece itself.
     pub(super) fn written(&self, piece: u64) {
-        // Relaxed: whoever closes afterwards waits longer than this takes before it writes.
+        let (_, at, lap) = Self::piece_of(piece * PIECE);
+        // Release: pairs with the acquire in `is_written`, so that what is said to be in the file is.
+        self.pieces[at].written.store(lap + 1, Ordering::Release);
+        // Relaxed: who closes afterwards finds it written.
         let is_closed = self.next.load(Ordering::Relaxed) & CLOSED != 0;
         let slots = if is_closed { 0..0 } else { piece * PIECE..(piece + 1) * PIECE };
         for slot in slots {
@@ -138,7 +145,6 @@ impl Ring {
                 }
             }
         }
-        let (_, at, lap) = Self::piece_of(piece * PIECE);
         self.pieces[at].filled.store(0, Ordering::Relaxed);
         // Release: pairs with the acquire in `claim`.
         self.pieces[at].lap.store(lap + 1, Ordering::Release);
@@ -158,8 +164,8 @@ impl Ring {
     /// Whether a piece was written.
     pub(super) fn is_written(&self, piece: u64) -> bool {
         let (_, at, lap) = Self::piece_of(piece * PIECE);
-        // Acquire: as in `claim`.
-        self.pieces[at].lap.load(Ordering::Acquire) > lap
+        // Acquire: pairs with the release in `written`.
+        self.pieces[at].written.load(Ordering::Acquire) > lap
     }
 
     /// Whether a piece was written, or is the last one, of which all slots before `end` are filled.

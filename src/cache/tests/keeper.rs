@@ -85,7 +85,7 @@ fn pressure_is_heard_in_silence() {
         model.os().set_room(Some(Room { limit: 1000 * MIB, left: 20 * MIB }));
         run(&model, &mut watch, 1);
         assert!(model.cache.cached_bytes() <= 70 * MIB);
-        model.os().set_strain(|strain| strain.swapped += 1 << 20);
+        model.os().set_strain(|strain| *strain.swapped.get_or_insert(0) += 1 << 20);
         run(&model, &mut watch, 2);
         assert_eq!(model.cache.cached_bytes(), 0);
         finish(&model, Vec::new(), true);

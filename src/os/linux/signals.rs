@@ -32,10 +32,10 @@ const HEARD: [c_int; 2] = [libc::SIGINT, libc::SIGTERM];
 /// which nobody reads takes for ever.
 const PATIENCE: u64 = 1_000_000_000;
 
-/// The signal that came, 0 before any has.
+/// The signals that came, a bit each.
 static CAME: AtomicU32 = AtomicU32::new(0);
 
-/// When it came, by the clock of `Os`.
+/// When the first one came, by the clock of `Os`.
 static CAME_AT: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// The process that has the thread, as [`fork::mark`] has it.
@@ -70,10 +70,14 @@ pub(crate) fn at_signals(then: fn(i32)) -> Outcome {
 /// All that the handler does.
 extern "C" fn came(signal: c_int) {
     let _keep = KeepErrno::new();
-    // Relaxed, all: each number says everything by itself. The first signal counts.
+    // Whoever has taken the signal over keeps it, and may pass it on to what it found.
+    if !is_ours(signal) {
+        return;
+    }
+    // Relaxed, all: each number says everything by itself.
     let is_heard = PROCESS.load(Ordering::Relaxed) == fork::mark();
-    let first = || CAME.compare_exchange(0, signal.cast_unsigned(), Ordering::Relaxed, Ordering::Relaxed);
-    if is_heard && first().is_ok() {
+    let is_first = is_heard && CAME.fetch_or(1 << signal, Ordering::Relaxed) == 0;
+    if is_first {
         CAME_AT.store(Linux.now(), Ordering::Relaxed);
         Linux.wake_one(&CAME);
     } else if !is_heard || Linux.now().saturating_sub(CAME_AT.load(Ordering::Relaxed)) > PATIENCE {
@@ -83,8 +87,14 @@ extern "C" fn came(signal: c_int) {
     }
 }
 
-fn has_ours(action: &libc::sigaction) -> bool {
-    action.sa_sigaction == came as *const () as usize
+/// Whether a signal comes to us. What a handler may do.
+fn is_ours(signal: c_int) -> bool {
+    // SAFETY: all-zero is a valid `sigaction`, and is all that the call writes (O5).
+    let (answer, now) = unsafe {
+        let mut now: libc::sigaction = zeroed();
+        (libc::sigaction(signal, core::ptr::null(), &raw mut now), now)
+    };
+    answer == 0 && now.sa_sigaction == came as *const () as usize
 }
 
 /// Has a signal come to us, unless it is ignored.
@@ -120,10 +130,10 @@ fn put_back(signal: c_int) {
     let before = HEARD.iter().zip(&BEFORE).find(|&(&heard, _)| heard == signal);
     // Acquire: pairs with the release in `take_over`.
     let known = before.filter(|(_, before)| before.is_known.load(Ordering::Acquire));
-    // SAFETY: as in `take_over`; an action that is known was written. Until it is, the default, which is all zeros, is the best guess.
-    unsafe {
-        let mut now: libc::sigaction = zeroed();
-        if libc::sigaction(signal, core::ptr::null(), &raw mut now) == 0 && has_ours(&now) {
+    if is_ours(signal) {
+        // SAFETY: as in `take_over`; an action that is known was written. Until it is, the default, which is all zeros, is the best
+        // guess.
+        unsafe {
             let old = known.map_or(zeroed(), |(_, before)| (*before.action.get()).assume_init());
             libc::sigaction(signal, &raw const old, null_mut());
         }
@@ -138,22 +148,26 @@ extern "C" fn hear(_: *mut c_void) -> *mut c_void {
     while CAME.load(Ordering::Relaxed) == 0 {
         Linux.wait(&CAME, 0);
     }
-    let signal = CAME.load(Ordering::Relaxed).cast_signed();
+    let first = CAME.load(Ordering::Relaxed).trailing_zeros().cast_signed();
     // Acquire: see `at_signals`.
     let then = THEN.load(Ordering::Acquire);
     if !then.is_null() {
         // SAFETY: `at_signals` stored a function of this type.
         let then: fn(i32) = unsafe { core::mem::transmute(then) };
-        then(signal);
+        then(first);
     }
     HEARD.into_iter().for_each(put_back);
+    // Others may have come meanwhile, and what the first one did without us need not be the end.
+    let came = CAME.load(Ordering::Relaxed);
     // SAFETY: all-zero is a valid `sigset_t`; the calls read and write the one that they are given (O5).
     unsafe {
-        let mut this: libc::sigset_t = zeroed();
-        libc::sigemptyset(&raw mut this);
-        libc::sigaddset(&raw mut this, signal);
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const this, null_mut());
-        libc::kill(libc::getpid(), signal);
+        let mut these: libc::sigset_t = zeroed();
+        libc::sigemptyset(&raw mut these);
+        for signal in HEARD.into_iter().filter(|signal| came >> signal & 1 == 1) {
+            libc::sigaddset(&raw mut these, signal);
+            libc::kill(libc::getpid(), signal);
+        }
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const these, null_mut());
     }
     null_mut()
 }

@@ -1,7 +1,6 @@
 //! How hard the kernel works for memory: stalls, limits that were hit, and what of us is swapped.
 //!
-//! All are counters since the start of something, to be compared with what they were before; one that cannot be read
-//! is 0. Never here: what a difference means.
+//! All are to be compared with what they were before; a counter that cannot be read is 0. Never here: what a difference means.
 
 use core::ffi::CStr;
 use core::ops::ControlFlow;
@@ -16,7 +15,7 @@ pub(super) fn now() -> Strain {
     let mut strain = Strain {
         stalled: [0, stalled(c"/proc/pressure/memory").unwrap_or(0)],
         hits: 0,
-        swapped: swapped(c"/proc/self/status").unwrap_or(0),
+        swapped: swapped(c"/proc/self/status"),
     };
     if let Some(place) = &mut cgroup::find(Version::V2) {
         strain.stalled[0] = place.directory.with(b"/memory.pressure", stalled).unwrap_or(0);
