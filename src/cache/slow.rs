@@ -1,5 +1,6 @@
 //! What a request does that this thread's stack does not serve, in the order of what it costs.
 
+use super::hot::HOT_BLOCK_MAX;
 use super::untouched::Noted;
 use super::{Cache, Handed, count::add, shard};
 use crate::geometry::{Block, Granules, SizeClass, is_long};
@@ -128,11 +129,17 @@ impl<O: Os> Cache<O> {
         let from = if is_long(len) { self.end_for_long(len / ALONE_SHARE) } else { End::Low };
         let spares = class.is_some() && self.is_little_free();
         let keeps = |shard: &shard::Shard| spares && self.is_used_by_others(shard);
-        if whole
-            && let Some(run) =
-                class.and_then(|c| self.steal(c, keeps)).or_else(|| self.find_resident(fit, from))
-        {
-            return Some(run);
+        if whole {
+            let stolen = || class.and_then(|class| self.steal(class, keeps));
+            // Shorter ones have been looked for in the heap already, and to look at all shards takes a line or two of each.
+            let found = if len > HOT_BLOCK_MAX {
+                self.find_resident(fit, from).or_else(stolen)
+            } else {
+                stolen().or_else(|| self.find_resident(fit, from))
+            };
+            if found.is_some() {
+                return found;
+            }
         }
         // Stacks are drained before a page is faulted in, or blocks in stacks would not serve every size.
         if (class.is_none() || !self.grows(len))

@@ -178,3 +178,24 @@ fn a_freed_block_serves_a_shorter_one_where_the_shard_has_no_node_left() {
     });
     finish(&model, blocks, true);
 }
+
+/// With hundreds of shards to look at it took longer than to write the block.
+#[test]
+fn a_block_too_long_for_a_hot_run_is_looked_for_in_the_heap_before_others_are_asked() {
+    let model = model();
+    let (kept, long) = as_thread_of(0, || (take(&model, 100 * MIB), take(&model, 40 * MIB)));
+    let mut kept = vec![kept];
+    as_thread_of(1, || {
+        kept.push(take(&model, 100 * MIB));
+        let block = take(&model, 1900 * KIB);
+        model.free(block);
+    });
+    let before = held(&model);
+    assert!(before >= 1900 * KIB);
+    as_thread_of(0, || {
+        model.free(long);
+        kept.push(take(&model, 1900 * KIB));
+    });
+    assert_eq!(held(&model), before);
+    finish(&model, kept, true);
+}
