@@ -87,12 +87,17 @@ impl Hot {
     #[inline]
     pub(super) fn put_back(&mut self, start: usize, len: usize, borders: impl FnOnce() -> bool) -> bool {
         let fits = start + len == self.top && start >= self.start;
-        let joins = || self.top == self.end || !self.top.is_multiple_of(CHUNK) || !borders();
-        let is_back = fits && joins();
+        let is_back = fits && (!self.top.is_multiple_of(CHUNK) || self.joins_slow(borders()));
         if is_back {
             self.top = start;
         }
         is_back
+    }
+
+    /// Whether what comes back before a border of two chunks is of the run, where regions may touch there or not.
+    #[cold]
+    const fn joins_slow(&self, borders: bool) -> bool {
+        self.top == self.end || !borders
     }
 
     /// Makes the block longer that ends where the next one would begin.

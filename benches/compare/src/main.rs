@@ -239,23 +239,36 @@ fn report(record: Option<PathBuf>) -> Result<(), Error> {
     };
     let own = latest(readme::FILES[0].0)?;
     let of_provers = readme::details(&own)? + &provers::tables(&folder)?;
-    let random = latest_where(|folder| {
-        folder.to_string_lossy().ends_with("-random") && folder.join(record::ROUNDS).is_file()
-    })?;
-    let of_random = (&Record::read(&random)?, &*record::name_of(&random));
+    let [random, elsewhere] = [RANDOM, ELSEWHERE].map(|kind| latest_where(|folder| is_of_kind(folder, kind)));
+    let (random, elsewhere) = (random?, elsewhere?);
+    let besides = report::Besides {
+        random: (&Record::read(&random)?, &record::name_of(&random)),
+        elsewhere: (&Record::read(&elsewhere)?, &record::name_of(&elsewhere)),
+    };
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/BENCHMARKS.md");
-    report::report(&Record::read(&folder)?, &record::name_of(&folder), &of_provers, of_random, &document)?;
+    report::report(&Record::read(&folder)?, &record::name_of(&folder), &of_provers, besides, &document)?;
     say(format_args!("{} shows {} and {}", document.display(), folder.display(), own.display()))?;
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    readme::write(&readme, &own, &folder, &random)?;
+    let from = readme::Folders { own: &own, compared: &folder, elsewhere: &elsewhere, random: &random };
+    readme::write(&readme, &from)?;
     say(format_args!("{} shows both", readme.display()))?;
     Ok(())
 }
 
-/// Returns the record whose name comes last, of those that hold `file`: names begin with a date, and what the provers' own
-/// commands leave lies there too, and random workloads, whose name says so.
+/// How the names of records end that hold random workloads, …
+const RANDOM: &str = "-random";
+/// … or the same patterns on another machine.
+const ELSEWHERE: &str = "-elsewhere";
+
+fn is_of_kind(folder: &Path, kind: &str) -> bool {
+    folder.to_string_lossy().ends_with(kind) && folder.join(record::ROUNDS).is_file()
+}
+
+/// Returns the record whose name comes last, of those that hold `file` and whose name says of no other kind: names begin with
+/// a date, and what the provers' own commands leave lies there too.
 fn latest(file: &str) -> Result<PathBuf, Error> {
-    latest_where(|folder| folder.join(file).is_file() && !folder.to_string_lossy().ends_with("-random"))
+    let is_besides = |folder: &Path| [RANDOM, ELSEWHERE].iter().any(|kind| is_of_kind(folder, kind));
+    latest_where(|folder| folder.join(file).is_file() && !is_besides(folder))
         .map_err(|_| Error::new(format!("there is no record yet that holds {file}")))
 }
 

@@ -30,23 +30,35 @@ pub const FILES: [(&str, &str); 5] = [
 const KEEPERS: [&str; 5] =
     ["glibc-tuned", "jemalloc-plonky3", "jemalloc-openvm", "mimalloc-keep", "mimalloc2-keep"];
 
-/// Writes the parts of the README that are generated, from the folder `own` with records of the provers' own commands,
-/// the folder `compared` with a record of the comparison among all, and `random` with one of random workloads.
+/// The folders of the records that the README shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Folders<'a> {
+    /// Those of the provers' own commands.
+    pub own: &'a Path,
+    /// The comparison among all.
+    pub compared: &'a Path,
+    /// The same patterns on another machine.
+    pub elsewhere: &'a Path,
+    /// Random workloads.
+    pub random: &'a Path,
+}
+
+/// Writes the parts of the README that are generated.
 ///
 /// # Errors
 /// When a file cannot be read or written, a record holds nothing, or the README has no place for it.
-pub fn write(readme: &Path, own: &Path, compared: &Path, random: &Path) -> Result<(), Error> {
+pub fn write(readme: &Path, from: &Folders) -> Result<(), Error> {
     let doing = |cause: std::io::Error| Error::doing(format!("writing {}", readme.display()), cause);
     let text = fs::read_to_string(readme).map_err(doing)?;
-    fs::write(readme, filled(&text, own, compared, random)?).map_err(doing)
+    fs::write(readme, filled(&text, from)?).map_err(doing)
 }
 
 /// Returns `readme` with its generated parts as they are now.
-fn filled(readme: &str, own: &Path, compared: &Path, random: &Path) -> Result<String, Error> {
+fn filled(readme: &str, from: &Folders) -> Result<String, Error> {
     let parts = [
-        ("results", results(own, &own_records(own)?)),
-        ("peers", peers(compared)?),
-        ("score", score(compared, random)?),
+        ("results", results(from.own, &own_records(from.own)?)),
+        ("peers", peers(from.compared)?),
+        ("score", score(from)?),
     ];
     parts.iter().try_fold(readme.to_owned(), |text, (part, inside)| {
         replaced(&text, part, inside).ok_or_else(|| {
@@ -203,16 +215,21 @@ fn peers(compared: &Path) -> Result<String, Error> {
     ))
 }
 
-fn score(compared: &Path, random: &Path) -> Result<String, Error> {
+fn score(from: &Folders) -> Result<String, Error> {
     let all = patterns::all();
-    let (of_patterns, of_random) = (record::Record::read(compared)?, record::Record::read(random)?);
+    let score = |folder: &Path| -> Result<String, Error> {
+        Ok(tables::score(&measured(&record::Record::read(folder)?, &all)))
+    };
+    let of_random = record::Record::read(from.random)?;
     Ok(format!(
-        "Patterns of provers, 64 KiB to 16 GiB on one to 64 threads ({}): {}\n\nRandom workloads, which nobody has worked towards \
-         ({}): {}\n\n{}",
-        place(compared),
-        tables::score(&measured(&of_patterns, &all)),
-        place(random),
-        tables::score(&measured(&of_random, &all)),
+        "Patterns of provers, 64 KiB to 16 GiB on one to 64 threads ({}): {}\n\nThose of the same that were run on another machine ({}): {}\n\nRandom \
+         workloads, which nobody has worked towards ({}): {}\n\n{}",
+        place(from.compared),
+        score(from.compared)?,
+        place(from.elsewhere),
+        score(from.elsewhere)?,
+        place(from.random),
+        score(from.random)?,
         tables::together(&measured(&of_random, &all)),
     ))
 }
@@ -242,16 +259,19 @@ mod tests {
     fn the_readme_shows_the_records_that_it_names() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let readme = fs::read_to_string(root.join("README.md")).expect("is there");
-        let folder = |part: &str| {
-            let (_, after) = readme.split_once(&format!("<!-- begin {part} -->")).expect("has that part");
+        let folder = |after: &str| {
+            let (_, after) = readme.split_once(after).expect("has that part");
             let (_, after) = after.split_once("`benches/record/").expect("names a record");
             let (name, _) = after.split_once('`').expect("as code");
             root.join("benches/record").join(name)
         };
-        let (_, random) = readme.split_once("has worked towards (`benches/record/").expect("names a record");
-        let (random, _) = random.split_once('`').expect("as code");
-        let random = root.join("benches/record").join(random);
-        let now = filled(&readme, &folder("results"), &folder("peers"), &random).expect("can be read");
+        let from = Folders {
+            own: &folder("<!-- begin results -->"),
+            compared: &folder("<!-- begin peers -->"),
+            elsewhere: &folder("on another machine"),
+            random: &folder("has worked towards"),
+        };
+        let now = filled(&readme, &from).expect("can be read");
         assert!(now == readme, "run `zk-compare report`");
     }
 }

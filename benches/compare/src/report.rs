@@ -20,8 +20,17 @@ pub const END: &str = "<!-- end of what `zk-compare report` writes -->";
 /// A pattern with its runs.
 pub type Measured<'a> = (&'a Pattern, Vec<Run>);
 
+/// Records that are shown beside the main one, with their names.
+#[derive(Clone, Copy, Debug)]
+pub struct Besides<'a> {
+    /// Random workloads.
+    pub random: (&'a Record, &'a str),
+    /// The same patterns on another machine.
+    pub elsewhere: (&'a Record, &'a str),
+}
+
 /// Writes the tables of a record into `document`, `provers` among them, and its plots into the folder `plots` beside it; at the end
-/// those of `random`, a record of random workloads.
+/// those of the other records.
 ///
 /// # Errors
 /// When a file cannot be read or written, or the document has no place for the tables.
@@ -29,7 +38,7 @@ pub fn report(
     record: &Record,
     name: &str,
     provers: &str,
-    random: (&Record, &str),
+    besides: Besides,
     document: &Path,
 ) -> Result<(), Error> {
     let doing =
@@ -40,9 +49,11 @@ pub fn report(
     fs::create_dir_all(&folder).map_err(|cause| doing(&cause))?;
     let plots = plots::draw(&measured, &folder)?;
     let text = fs::read_to_string(document).map_err(|cause| doing(&cause))?;
-    let drawn = of_random(random.0, random.1, &all);
-    let text = replaced(&text, &(generated(record, name, provers, &measured, &plots) + &drawn))
-        .ok_or_else(|| doing(&format!("it has no lines {BEGIN:?} and {END:?}")))?;
+    let inside = generated(record, name, provers, &measured, &plots)
+        + &of_elsewhere(besides.elsewhere, &all)
+        + &of_random(besides.random, &all);
+    let text =
+        replaced(&text, &inside).ok_or_else(|| doing(&format!("it has no lines {BEGIN:?} and {END:?}")))?;
     fs::write(document, text).map_err(|cause| doing(&cause))
 }
 
@@ -64,11 +75,7 @@ fn generated(
     measured: &[Measured],
     plots: &[plots::Plot],
 ) -> String {
-    let mut text = format!("## Record {name}\n\n");
-    for line in &record.about {
-        text += &format!("- {line}\n");
-    }
-    text += "\n";
+    let mut text = format!("## Record {name}\n\n{}\n", about(record));
     text += &tables::overview(measured);
     text += &format!("\n{}\n", tables::together(measured));
     text += &tables::of_peers();
@@ -88,13 +95,32 @@ fn generated(
     text
 }
 
+/// Where the part about another machine begins, before the name of its record.
+const ELSEWHERE: &str = "\n## Another machine, record ";
+
+/// Lays out a record of another machine: its origin, and who wins.
+fn of_elsewhere((record, name): (&Record, &str), all: &[Pattern]) -> String {
+    let measured = measured(record, all);
+    format!(
+        "{ELSEWHERE}{name}\n\nThose of the same patterns that were run there, and who wins; what each allocator took is in the record.\n\n{}\n{}\n\n{}",
+        about(record),
+        tables::overview(&measured),
+        tables::together(&measured)
+    )
+}
+
+/// The origin of a record, as a list.
+fn about(record: &Record) -> String {
+    record.about.iter().map(|line| format!("- {line}\n")).collect()
+}
+
 /// Where the part about random workloads begins, before the name of its record.
 const RANDOM: &str = "\n## Random workloads, record ";
 
 /// Lays out a record of random workloads: its origin, who wins, and every table.
-fn of_random(record: &Record, name: &str, all: &[Pattern]) -> String {
+fn of_random((record, name): (&Record, &str), all: &[Pattern]) -> String {
     let measured = measured(record, all);
-    let about: String = record.about.iter().map(|line| format!("- {line}\n")).collect();
+    let about = about(record);
     let mut text = format!(
         "{RANDOM}{name}\n\nDrawn from numbers, so that nobody has worked towards them: sizes, lifetimes, threads, and what blocks are used \
          for. Any other can be had: `--pattern =random/12345`.\n\n{about}\n{}\n\n{}",
@@ -144,9 +170,11 @@ mod tests {
             let (_, after) = text.split_once(heading).expect("names a record");
             after.lines().next().expect("in that line")
         };
-        let (name, random) = (named("\n## Record "), named(RANDOM));
-        let [folder, of_random] = [name, random].map(|name| root.join("benches/record").join(name));
-        let of_random = Record::read(&of_random).expect("is there");
+        let (name, random, elsewhere) = (named("\n## Record "), named(RANDOM), named(ELSEWHERE));
+        let folder = root.join("benches/record").join(name);
+        let read = |name: &str| Record::read(&root.join("benches/record").join(name)).expect("is there");
+        let (of_random, of_elsewhere) = (read(random), read(elsewhere));
+        let besides = Besides { random: (&of_random, random), elsewhere: (&of_elsewhere, elsewhere) };
         let elsewhere = std::env::temp_dir().join(format!("zk-compare-document-{}", std::process::id()));
         fs::create_dir_all(&elsewhere).expect("can be made");
         let document = elsewhere.join("BENCHMARKS.md");
@@ -157,7 +185,7 @@ mod tests {
         let (own, _) = own.split_once('`').expect("as code");
         let own = crate::readme::details(&root.join("benches/record").join(own)).expect("can be read");
         let proofs = own + &crate::provers::tables(&folder).expect("can be read");
-        report(&record, name, &proofs, (&of_random, random), &document).expect("has a place for it");
+        report(&record, name, &proofs, besides, &document).expect("has a place for it");
         let again = fs::read_to_string(&document).expect("was written");
         let plots = fs::read_dir(elsewhere.join("plots")).expect("were drawn");
         for plot in plots.map(|plot| plot.expect("can be read").path()) {
