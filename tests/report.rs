@@ -228,9 +228,16 @@ fn a_signal_is_reported_and_then_does_what_it_does() {
     assert!(!said(&ended).contains("advice"), "{}", said(&ended));
 }
 
+/// Where a pipe is to be that the report goes into; in the child, where its parent chose.
+fn pipe(name: &str) -> PathBuf {
+    let own = || std::env::temp_dir().join(format!("zk-nalloc-pipe-{name}-{}", std::process::id()));
+    std::env::var_os("ZK_NALLOC_REPORT").map_or_else(own, PathBuf::from)
+}
+
 /// A child has the handler, and not the thread that it wakes: it could not be ended but by SIGKILL.
 #[test]
 fn a_forked_child_ends_by_a_signal_as_ever() {
+    not_ignored(libc::SIGTERM);
     let ended = child("a_forked_child_ends_by_a_signal_as_ever", "child", SIGNALS, || {
         work();
         wait_until_heard(libc::SIGTERM);
@@ -266,6 +273,7 @@ fn whoever_takes_a_signal_over_may_pass_it_on() {
             found(signal);
         }
     }
+    not_ignored(libc::SIGTERM);
     let ended = child("whoever_takes_a_signal_over_may_pass_it_on", "child", SIGNALS, || {
         work();
         wait_until_heard(libc::SIGTERM);
@@ -295,9 +303,8 @@ fn whoever_takes_a_signal_over_may_pass_it_on() {
 fn a_signal_that_comes_while_another_is_reported_is_not_lost() {
     const TEST: &str = "a_signal_that_comes_while_another_is_reported_is_not_lost";
     extern "C" fn handler(_: i32) {}
-    let chosen = std::env::var_os("ZK_NALLOC_REPORT").map(PathBuf::from);
-    let own = || std::env::temp_dir().join(format!("zk-nalloc-pipe-too-{}", std::process::id()));
-    let pipe = chosen.unwrap_or_else(own);
+    not_ignored(libc::SIGTERM);
+    let pipe = pipe("too");
     let environment = [("ZK_NALLOC_REPORT", pipe.to_str().unwrap()), SIGNALS[1]];
     let ended = child(TEST, "child", &environment, || {
         // SAFETY: the handler does nothing.
@@ -324,10 +331,8 @@ fn a_signal_that_comes_while_another_is_reported_is_not_lost() {
 #[test]
 fn a_report_that_nobody_reads_holds_up_the_first_signal_alone() {
     const TEST: &str = "a_report_that_nobody_reads_holds_up_the_first_signal_alone";
-    // In the child, the one that its parent chose.
-    let chosen = std::env::var_os("ZK_NALLOC_REPORT").map(PathBuf::from);
-    let own = || std::env::temp_dir().join(format!("zk-nalloc-pipe-{}", std::process::id()));
-    let pipe = chosen.unwrap_or_else(own);
+    not_ignored(libc::SIGTERM);
+    let pipe = pipe("slow");
     let environment = [("ZK_NALLOC_REPORT", pipe.to_str().unwrap()), SIGNALS[1]];
     let ended = child(TEST, "child", &environment, || {
         work();
