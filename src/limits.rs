@@ -26,8 +26,8 @@ const STALLED_SHARE: u64 = 10;
 /// files runs into the limit of a container all the time, and no memory is short.
 const TIGHT_SHARE: usize = 4;
 
-/// What more may be swapped of the process while memory is not tight before the cache is taken for the reason, in bytes: the kernel swaps
-/// pages that nobody uses now and then, whatever there is.
+/// What more may be swapped of the process while memory is not tight before the cache is taken for the reason, in bytes: the
+/// kernel swaps pages that nobody uses now and then, whatever there is.
 const SWAPPED_MAX: usize = 16 << 20;
 
 /// Looks that are closer than this are not compared, in nanoseconds: what stalls in a moment says nothing.
@@ -133,8 +133,8 @@ impl Limits {
         self.pressed = (limit / LEFT_SHARE).saturating_sub(left);
     }
 
-    /// Notes at `now`, in nanoseconds, how hard the kernel works for memory, and the scarcest `room` and that of the `host`, as bytes in all
-    /// and left, with `free` bytes held free.
+    /// Notes at `now`, in nanoseconds, how hard the kernel works for memory, and the scarcest `room` and that of the `host`, as
+    /// bytes in all and left, with `free` bytes held free.
     ///
     /// Where more of the process is swapped than before, all that is free must go: it is the first to be swapped, and
     /// the last to be worth it. Where tasks wait for memory, or a limit was hit, half of it goes, and half of the rest at

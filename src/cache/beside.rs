@@ -23,8 +23,8 @@ const WORTH_ASKING: usize = 64 << 20;
 /// of a first proof.
 const RISE: usize = 4;
 
-/// How long it is not asked again because memory is short, in nanoseconds: memory may be short for as long as a proof takes, and while the
-/// library looks, `malloc` waits in all threads.
+/// How long it is not asked again because memory is short, in nanoseconds: memory may be short for as long as a proof takes,
+/// and while the library looks, `malloc` waits in all threads.
 const IN_NEED_AGAIN_AFTER: u64 = 5_000_000_000;
 
 pub(super) struct Beside {
@@ -41,7 +41,12 @@ pub(super) struct Beside {
 impl Beside {
     crate::sync::constant! {
         pub(super) const fn new() -> Self {
-            Self { keeps: AtomicBool::new(false), asked_at: AtomicUsize::new(0), next_measure: AtomicU64::new(0), next_in_need: AtomicU64::new(0) }
+            Self {
+                keeps: AtomicBool::new(false),
+                asked_at: AtomicUsize::new(0),
+                next_measure: AtomicU64::new(0),
+                next_in_need: AtomicU64::new(0),
+            }
         }
     }
 }

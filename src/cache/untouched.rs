@@ -74,8 +74,8 @@ impl Untouched {
         before.noted
     }
 
-    /// Forgets the block at `start`, and tells what was known of it, if anything. Its credit counts until it is [settled](Self::settle):
-    /// the block is still handed out.
+    /// Forgets the block at `start`, and tells what was known of it, if anything. Its credit counts until it is
+    /// [settled](Self::settle): the block is still handed out.
     pub(super) fn forget(&mut self, start: usize) -> Option<Noted> {
         let slot = self.set(start).iter_mut().find(|slot| slot.start == start)?;
         Some(core::mem::replace(slot, EMPTY).noted)

@@ -211,7 +211,8 @@ impl Os for Linux {
 
     fn open(&self, addr: usize, len: usize) -> Outcome {
         let _keep = KeepErrno::new();
-        // SAFETY: the range is ours and inaccessible so far, so no reference into it exists (O2).
+        // SAFETY: the range is ours (O2). What of it is inaccessible nobody has a reference into; what is open already stays as it is, and
+        // whoever uses it meanwhile notices nothing.
         outcome(unsafe { libc::mprotect(ptr(addr), len, READ_WRITE) })
     }
 

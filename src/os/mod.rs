@@ -155,7 +155,8 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// Maps `len` readable and writable bytes at a multiple of `align`. They are zero.
     fn map(&self, len: usize, align: usize) -> Result<usize, Errno>;
 
-    /// Makes a reserved range readable and writable. It is zero. On failure it is as before.
+    /// Makes a reserved range readable and writable. It is zero; what of it was open already is as it was. On failure all is as
+    /// before.
     fn open(&self, addr: usize, len: usize) -> Outcome;
 
     /// Takes an opened range back to reserved: pages gone, inaccessible, no commit charge. The range must be

@@ -64,7 +64,8 @@ pub(super) fn leave(open: Open) {
         return;
     };
     let place = &OPEN[number];
-    // In a child the bit may be that of a phase which waits in its parent. Relaxed: who finds it set has the parent's place, and passes on.
+    // In a child the bit may be that of a phase which waits in its parent. Relaxed: who finds it set has the parent's place, and
+    // passes on.
     WAITING[number / 64].fetch_and(!(1 << (number % 64)), Ordering::Relaxed);
     let put = |number: &AtomicU64, value: u64| number.store(value, Ordering::Relaxed);
     put(&place.process, open.process);

@@ -217,19 +217,19 @@ fn peers(compared: &Path) -> Result<String, Error> {
 
 fn score(from: &Folders) -> Result<String, Error> {
     let all = patterns::all();
-    let score = |folder: &Path| -> Result<String, Error> {
+    let of = |folder: &Path| -> Result<String, Error> {
         Ok(tables::score(&measured(&record::Record::read(folder)?, &all)))
     };
     let of_random = record::Record::read(from.random)?;
     Ok(format!(
-        "Patterns of provers, 64 KiB to 16 GiB on one to 64 threads ({}): {}\n\nThose of the same that were run on another machine ({}): {}\n\nRandom \
-         workloads, which nobody has worked towards ({}): {}\n\n{}",
+        "Patterns of provers, 64 KiB to 16 GiB on one to 64 threads ({}): {}\n\nThose of the same that were run \
+         on another machine ({}): {}\n\nRandom workloads, which nobody has worked towards ({}): {}\n\n{}",
         place(from.compared),
-        score(from.compared)?,
+        of(from.compared)?,
         place(from.elsewhere),
-        score(from.elsewhere)?,
+        of(from.elsewhere)?,
         place(from.random),
-        score(from.random)?,
+        of(from.random)?,
         tables::together(&measured(&of_random, &all)),
     ))
 }

@@ -102,7 +102,8 @@ const ELSEWHERE: &str = "\n## Another machine, record ";
 fn of_elsewhere((record, name): (&Record, &str), all: &[Pattern]) -> String {
     let measured = measured(record, all);
     format!(
-        "{ELSEWHERE}{name}\n\nThose of the same patterns that were run there, and who wins; what each allocator took is in the record.\n\n{}\n{}\n\n{}",
+        "{ELSEWHERE}{name}\n\nThose of the same patterns that were run there, and who wins; what each \
+         allocator took is in the record.\n\n{}\n{}\n\n{}",
         about(record),
         tables::overview(&measured),
         tables::together(&measured)

@@ -124,8 +124,8 @@ fn take_over(signal: c_int, before: &Before) {
     before.is_known.store(true, Ordering::Release);
 }
 
-/// Puts back what was in force for a signal, if it still comes to us: whoever has taken it over meanwhile keeps it. Nothing but what
-/// a handler may do.
+/// Puts back what was in force for a signal, if it still comes to us: whoever has taken it over meanwhile keeps it. Nothing
+/// but what a handler may do.
 fn put_back(signal: c_int) {
     let before = HEARD.iter().zip(&BEFORE).find(|&(&heard, _)| heard == signal);
     // Acquire: pairs with the release in `take_over`.
