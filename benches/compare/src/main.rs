@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p zk-compare`
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
@@ -78,7 +78,7 @@ struct Run {
     #[arg(long)]
     record: Option<String>,
     /// Small sizes, and every byte checked: shows that all is right, not how fast it is
-    #[arg(long)]
+    #[arg(long, conflicts_with = "record")]
     quick: bool,
     /// Show the counters of this project's allocator at the end of each of its processes
     #[arg(long)]
@@ -140,6 +140,16 @@ fn chosen(options: &Run) -> Result<Chosen, Error> {
         |name: &str| options.pattern.is_empty() || options.pattern.iter().any(|part| is_meant(name, part));
     let mut patterns = patterns::all();
     patterns.retain(|pattern| wanted(&pattern.name));
+    // A filter that is misspelt would go unnoticed among others, and an empty one means everything, for hours.
+    let any = |part: &str| {
+        let arena = |(name, _): &Group| is_meant(name, part);
+        patterns.iter().any(|pattern| is_meant(&pattern.name, part))
+            || arenas::GROUPS.iter().any(arena)
+            || part.strip_prefix('=').is_some_and(|name| patterns::named(name).is_some())
+    };
+    if let Some(part) = options.pattern.iter().find(|part| part.is_empty() || !any(part)) {
+        return Err(Error::new(format!("--pattern {part:?}: no pattern has such a name; --list shows them")));
+    }
     // Those that can be named and are not listed.
     for name in options.pattern.iter().filter_map(|part| part.strip_prefix('=')) {
         if !patterns.iter().any(|pattern| pattern.name == name) {
@@ -206,8 +216,23 @@ fn keep(record: Record, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// Sees to it that a record can be begun or added to, before hours of work and not after them.
+fn can_keep(name: &str) -> Result<(), Error> {
+    let mut parts = Path::new(name).components();
+    if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
+        return Err(Error::new(format!("--record {name:?}: the name of a folder beside the other records")));
+    }
+    let folder = records().join(name);
+    if folder.exists() {
+        Record::read(&folder)
+            .map_err(|cause| Error::new(format!("--record {name}: it cannot be added to: {cause}")))?;
+    }
+    Ok(())
+}
+
 fn run(options: &Run) -> Result<(), Error> {
     let Chosen { patterns, arenas, peers, settings } = chosen(options)?;
+    options.record.as_deref().map_or(Ok(()), can_keep)?;
     let mut record = compare::compare(&patterns, &peers, settings)?;
     let (turns, failed) = arenas::compare(&arenas, settings)?;
     record.arenas = turns;

@@ -34,7 +34,7 @@ pub struct Settings {
     pub allocator: Option<Choice>,
 
     /// Write the machine and every single proof into this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "allocator")]
     pub json: Option<PathBuf>,
 
     /// Have NAlloc fault in so many MiB before the first proof, which is not timed
@@ -46,7 +46,7 @@ pub struct Settings {
     pub report: bool,
 
     /// Record what each of NAlloc's processes does with large blocks, in a file of this folder, for `zk-nalloc-trace`
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "allocator")]
     pub trace: Option<PathBuf>,
 
     /// Print NAlloc's own counters on standard error at the end of each of its processes

@@ -66,10 +66,11 @@ pub fn compare_all(
     settings: &Settings,
 ) -> Result<Vec<Error>, Error> {
     // Before the work, not after it: a record that cannot be written is better known now.
-    let file = settings.json.as_ref().map(|path| {
-        fs::File::create(path).map_err(|cause| Error::doing(format!("creating {}", path.display()), cause))
-    });
-    let file = file.transpose()?;
+    // An older one is there until there is a new one.
+    if let Some(path) = &settings.json {
+        let opened = fs::File::options().create(true).append(true).open(path);
+        opened.map_err(|cause| Error::doing(format!("creating {}", path.display()), cause))?;
+    }
     if let Some(folder) = &settings.trace {
         fs::create_dir_all(folder)
             .map_err(|cause| Error::doing(format!("making {}", folder.display()), cause))?;
@@ -100,12 +101,13 @@ pub fn compare_all(
     }
     progress.done();
     let record = Record { machine, threads: settings.threads(), runs };
-    if let Some(file) = file {
-        serde_json::to_writer_pretty(file, &record)
-            .map_err(|cause| Error::doing("writing the record", cause))?;
-    }
     say(table::render(&record.runs))?;
     say(table::caption(&record, settings.rounds))?;
+    if let Some(path) = &settings.json {
+        let doing = |cause: &dyn std::fmt::Display| Error::doing("writing the record", cause.to_string());
+        let text = serde_json::to_string_pretty(&record).map_err(|cause| doing(&cause))?;
+        fs::write(path, text).map_err(|cause| doing(&cause))?;
+    }
     for trace in traces {
         say(format_args!(
             "a picture: cargo run --release -p zk-nalloc-trace -- picture {}",

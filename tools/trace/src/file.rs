@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use flate2::Compression;
@@ -271,11 +272,26 @@ fn unpacked(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(all)
 }
 
+/// Sees to it that what is written is not the trace that is read.
+///
+/// # Errors
+/// When it is.
+pub fn see_apart(trace: &Path, output: &Path) -> Result<(), Error> {
+    let place = |path: &Path| std::fs::metadata(path).map(|data| (data.dev(), data.ino())).ok();
+    match place(output).filter(|&there| place(trace) == Some(there)) {
+        Some(_) => {
+            Err(Error::new(format!("{} is the trace itself; --output names another file", output.display())))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Packs a file into another one, which is read as well: a tenth of its length.
 ///
 /// # Errors
-/// When one cannot be read, or the other not be written.
+/// When one cannot be read, or the other not be written, or both are the same.
 pub fn pack(from: &Path, to: &Path) -> Result<u64, Error> {
+    see_apart(from, to)?;
     let bytes = unpacked(from).map_err(|cause| Error::doing(from.display(), cause))?;
     Trace::of(&bytes).map_err(|cause| Error::doing(from.display(), cause))?;
     let doing = |cause| Error::doing(to.display(), cause);

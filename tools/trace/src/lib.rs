@@ -17,5 +17,5 @@ pub mod units;
 
 pub use classes::{Class, Stage};
 pub use error::Error;
-pub use file::{Event, Header, Outcome, Trace, What, pack};
+pub use file::{Event, Header, Outcome, Trace, What, pack, see_apart};
 pub use story::{Block, Deed, Phase, Sample, Step, Story, Touched};

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use clap::{Parser, Subcommand};
 use zk_nalloc_trace::summary::Summary;
-use zk_nalloc_trace::{Error, Story, Trace, pack, picture};
+use zk_nalloc_trace::{Error, Story, Trace, pack, picture, see_apart};
 
 /// Reads what a process recorded under `ZK_NALLOC_TRACE=FILE`
 #[derive(Parser, Debug)]
@@ -73,7 +73,8 @@ fn run(task: Task) -> Result<ExitCode, Error> {
     match task {
         Task::Picture { file, output, title } => {
             let trace = Trace::read(&file)?;
-            let output = output.unwrap_or_else(|| stem(&file).with_extension("html"));
+            let output = output.unwrap_or_else(|| page_of(&stem(&file)));
+            see_apart(&file, &output)?;
             let title = title.unwrap_or_else(|| {
                 stem(&file).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
             });
@@ -112,6 +113,16 @@ fn say(what: &dyn std::fmt::Display) -> Result<(), Error> {
         Err(cause) if cause.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::doing("writing", cause)),
         _ => Ok(()),
     }
+}
+
+/// The page of a trace, named as it is: not as another's, where they differ in what looks like an extension (`run.101`).
+fn page_of(trace: &Path) -> PathBuf {
+    if trace.extension().is_some_and(|extension| extension == "trace") {
+        return trace.with_extension("html");
+    }
+    let mut name = trace.as_os_str().to_owned();
+    name.push(".html");
+    name.into()
 }
 
 /// The name without what tells that it is packed.

@@ -17,6 +17,8 @@ pub struct Summary {
     pub events: u64,
     /// See `events`.
     pub lost: u64,
+    /// Events that the file should hold and does not.
+    pub missing: u64,
     /// Whether the process ended in order.
     pub finished: bool,
     /// How long it is.
@@ -71,6 +73,7 @@ impl Summary {
         Self {
             events: trace.events.len() as u64,
             lost: trace.header.lost,
+            missing: trace.header.events.saturating_sub(trace.events.len() as u64 + trace.holes),
             finished: trace.header.finished,
             nanoseconds: story.nanoseconds,
             threads: story.threads as u64,
@@ -96,6 +99,9 @@ impl Summary {
         let mut lines = Vec::new();
         if self.lost > 0 {
             lines.push(format!("{} events found no place in the buffer and are missing", count(self.lost)));
+        }
+        if self.missing > 0 {
+            lines.push(format!("the file is cut short: {} events are missing", count(self.missing)));
         }
         if !self.finished {
             lines.push("the process did not end by exit: what happened last is missing".into());

@@ -160,3 +160,46 @@ fn a_process_that_is_killed_leaves_what_was_written() {
     assert!(summary.caveats(&story)[0].contains("did not end by exit"));
     std::fs::remove_file(path).expect("was written");
 }
+
+fn tool(arguments: &[&std::path::Path]) -> std::process::Output {
+    std::process::Command::new(env!("CARGO_BIN_EXE_zk-nalloc-trace")).args(arguments).output().unwrap()
+}
+
+/// It became the page, or the packed one.
+#[test]
+fn a_trace_is_not_written_over_by_what_is_made_of_it() {
+    use std::path::Path;
+
+    let folder = std::env::temp_dir().join(format!("zk-nalloc-trace-over-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/traces/plonky3-keccak.trace.gz");
+    let (trace, other) = (folder.join("run.101.gz"), folder.join("also.gz"));
+    std::fs::copy(&packed, &trace).unwrap();
+    std::os::unix::fs::symlink(&trace, &other).unwrap();
+    for (command, output) in [("picture", &trace), ("picture", &other), ("pack", &trace)] {
+        let out = tool(&[Path::new(command), &trace, Path::new("--output"), output]);
+        assert!(!out.status.success() && String::from_utf8_lossy(&out.stderr).contains("the trace itself"));
+        assert_eq!(std::fs::read(&trace).unwrap(), std::fs::read(&packed).unwrap());
+    }
+    // Named as it is, not as `run.102` would be too.
+    assert!(tool(&[Path::new("picture"), &trace]).status.success() && folder.join("run.101.html").exists());
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_trace_that_is_cut_short_says_so() {
+    let packed =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/traces/plonky3-keccak.trace.gz");
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(
+        &mut flate2::read::GzDecoder::new(std::fs::File::open(packed).unwrap()),
+        &mut bytes,
+    )
+    .unwrap();
+    for (cut, says) in [(0, false), (7, true), (32 * 100, true)] {
+        let trace = Trace::of(&bytes[..bytes.len() - cut]).unwrap();
+        let story = Story::of(&trace);
+        let caveats = Summary::of(&trace, &story).caveats(&story);
+        assert_eq!(caveats.iter().any(|line| line.contains("cut short")), says, "{cut}: {caveats:?}");
+    }
+}

@@ -29,6 +29,7 @@ pub fn compare(
     let summary = Summary::of(&trace, &story);
     let progress = Progress::new(u64::from(settings.turns) * peers.len() as u64);
     let programs = children(&Program::child(), peers, &mut |name| progress.at(&format!("building {name}")))?;
+    let mut failed = 0;
     let mut outcomes: Vec<(&Peer, Vec<Replayed>)> = peers.iter().map(|&peer| (peer, Vec::new())).collect();
     for turn in 0..settings.turns {
         for peer in order(peers, turn) {
@@ -39,7 +40,10 @@ pub fn compare(
                         let own = outcomes.iter_mut().find(|(other, _)| other.name == peer.name);
                         own.into_iter().for_each(|(_, all)| all.push(outcome.clone()));
                     }
-                    Err(reason) => progress.say(&format!("failed: {}: {reason}", peer.name)),
+                    Err(reason) => {
+                        failed += 1;
+                        progress.say(&format!("failed: {}: {reason}", peer.name));
+                    }
                 }
             }
             progress.step();
@@ -68,9 +72,17 @@ pub fn compare(
             peer.name
         )));
     }
-    say(format_args!("peak live: {} bytes, in the trace and in every replay", story.peak_live))?;
+    if all().all(|(_, outcome)| outcome.refused == 0) {
+        say(format_args!(
+            "peak live: {} bytes, in the trace and in every replay that ended",
+            story.peak_live
+        ))?;
+    }
     if let Some((peer, other)) = all().find(|(_, outcome)| outcome.refused > 0) {
         say(format_args!("note: {} requests were refused under {}", other.refused, peer.name))?;
+    }
+    if failed > 0 {
+        return Err(Error::new(format!("{failed} replays failed; the table is without them")));
     }
     Ok(())
 }
