@@ -129,7 +129,7 @@ pub(crate) struct Block {
     pub(crate) len: Granules,
     /// What its start must be a multiple of, in bytes: at least a granule.
     pub(crate) align: usize,
-    /// The class of its length, which is known by the way.
+    /// The class of its length, which is known by the way; none where its alignment keeps others off ([`Block::is_apart`]).
     pub(crate) class: Option<SizeClass>,
 }
 
@@ -154,7 +154,17 @@ impl Block {
             return Some(Self { len: Granules(granules), align, class: None });
         }
         let class = SizeClass::of_at_least(granules);
-        Some(Self { len: class.len, align, class: Some(class) })
+        let block = Self { len: class.len, align, class: None };
+        Some(if block.is_apart() { block } else { Self { class: Some(class), ..block } })
+    }
+
+    /// Whether it is shorter than a huge page, and its alignment so much longer than itself that blocks like it lie two of their
+    /// lengths apart and more: in huge pages, each would make resident what none of them can use (4,000 blocks of 128 KiB that
+    /// begin on 2 MiB had 8 GiB resident).
+    #[inline]
+    pub(crate) const fn is_apart(self) -> bool {
+        let len = self.len.bytes();
+        self.align > GRANULE && len < CHUNK && len.next_multiple_of(self.align) >= 2 * len
     }
 
     /// Where the block begins whose caller holds `pointer` (G3).
@@ -264,7 +274,7 @@ mod tests {
                 } else if size > 16 << 20 {
                     assert!(waste * 50 <= size, "{size} {align}: {waste}");
                 }
-                assert_eq!(block.class, SizeClass::of(block.len));
+                assert_eq!(block.class, SizeClass::of(block.len).filter(|_| !block.is_apart()));
                 assert!(block.class.is_none_or(|class| class.len() == block.len));
             }
             // Every size near the small end, then ever sparser ones, around powers of two exactly.

@@ -85,7 +85,7 @@ impl Phase {
     }
 
     /// Faults in, on all CPUs, what the last phase of this name needed beyond what is live and cached now, as
-    /// [`prefault`](crate::prefault) does, within the same bounds. Gives the bytes; 0 if no phase of this name has ended.
+    /// [`prefault`](crate::prefault()) does, within the same bounds. Gives the bytes; 0 if no phase of this name has ended.
     ///
     /// For a first proof after a pause or a [`release_cache`](crate::release_cache).
     pub fn prefault(self) -> usize {
@@ -206,7 +206,8 @@ pub fn end_phase() {
 
 fn begin(line: usize) -> Open {
     let began = reading::now();
-    let place = ENGINE.peaks().watch(began.live);
+    // Not as of a reading that is used again: a gibibyte may have been freed since.
+    let place = ENGINE.peaks().watch(ENGINE.live());
     let open = Open { line, place, began, process: fork::mark() };
     event(Event::Begins, &open, table::line(line).name());
     open

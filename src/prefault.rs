@@ -7,6 +7,7 @@
 
 use std::alloc::{self, Layout};
 use std::hint::black_box;
+use std::iter;
 use std::num::NonZero;
 use std::thread;
 
@@ -73,12 +74,13 @@ pub fn prefault_with(bytes: usize, mut progress: impl FnMut(usize, usize)) -> us
 
 /// Has the engine start, which the first large request does: only that knows the configuration of the program.
 fn start() {
-    let mut bytes = LARGE_FROM;
-    while !ENGINE.has_started() && bytes <= LARGE_FROM_MAX {
-        if let Ok(layout) = Layout::from_size_align(bytes, 8) {
+    let longer = |bytes: &usize| (*bytes < LARGE_FROM_MAX).then(|| (*bytes * 16).min(LARGE_FROM_MAX));
+    for bytes in iter::successors(Some(LARGE_FROM), longer) {
+        if !ENGINE.has_started()
+            && let Ok(layout) = Layout::from_size_align(bytes, 8)
+        {
             request(layout);
         }
-        bytes *= 16;
     }
 }
 

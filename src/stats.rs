@@ -131,13 +131,13 @@ impl Stats {
         self.snapshot.thin
     }
 
-    /// Bytes handed out untouched, which the kernel faults in as far as they are touched.
+    /// Bytes handed out untouched, or given untouched to a block that grew, which the kernel faults in as far as they are touched.
     #[must_use]
     pub const fn fresh_bytes(&self) -> u64 {
-        self.snapshot.fresh
+        self.snapshot.fresh + self.snapshot.fresh_beside
     }
 
-    /// Bytes faulted in by [`prefault`](crate::prefault).
+    /// Bytes faulted in by [`prefault`](crate::prefault()).
     #[must_use]
     pub const fn prefaulted_bytes(&self) -> u64 {
         self.snapshot.ahead

@@ -145,6 +145,28 @@ fn locked_memory_is_not_swollen() {
     }
 }
 
+/// What had just been opened was resident and counted as such; it was also taken for the rest of the process's, so that the peak
+/// that may stay rose with each block.
+#[test]
+fn locked_memory_stays_within_its_peak() {
+    const TEST: &str = "locked_memory_stays_within_its_peak";
+    let body = || {
+        if !lock_all() {
+            return skip(TEST, "memory cannot be locked here");
+        }
+        let before = proc::resident();
+        drop(std::hint::black_box(vec![1_u8; 300 << 20]));
+        for mib in [32, 64, 100, 24, 48, 150] {
+            for _ in 0..3 {
+                let mut blocks: Vec<Vec<u8>> = (0..256 / mib).map(|_| vec![0; mib << 20]).collect();
+                blocks.iter_mut().flat_map(|block| block.iter_mut().step_by(4096)).for_each(|byte| *byte = 1);
+                assert_grown(before, 320 << 20);
+            }
+        }
+    };
+    support::alone(TEST, "locked", &[], body);
+}
+
 #[test]
 fn no_huge_pages_for_this_process() {
     const TEST: &str = "no_huge_pages_for_this_process";

@@ -172,3 +172,17 @@ fn what_a_parent_left_open_is_no_phase_of_its_child() {
     end_phase();
     assert_eq!((count("left open"), count("held")), (1, 1));
 }
+
+/// It had what was live as a reading said that was used again, some microseconds old.
+#[test]
+fn what_was_freed_just_before_a_phase_is_not_its_peak() {
+    let _alone = alone();
+    let (large, nothing) = (Phase::named("large"), Phase::named("nothing at all"));
+    for _ in 0..12 {
+        let block = vec![1_u8; 128 << 20];
+        large.run(|| std::hint::black_box(block[77]));
+        drop(block);
+        nothing.run(|| ());
+    }
+    assert!(nothing.report().peak_live_bytes() < 64 << 20, "{}", nothing.report().peak_live_bytes());
+}

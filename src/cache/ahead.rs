@@ -35,7 +35,6 @@ impl<O: Os> Cache<O> {
         let mut len = bytes;
         loop {
             if let Some(run) = self.heap.take_slow(Fit::aligned(len, CHUNK), Wish::Zeroed, 0) {
-                add(&self.tally.ahead, run.found.fresh() as u64);
                 self.see_beside(self.os().now(), run.found.fresh());
                 return Some(run.span);
             }
@@ -55,6 +54,7 @@ impl<O: Os> Cache<O> {
     /// came of it goes back to the kernel.
     pub(crate) fn give_ahead(&self, span: Span, is_in: bool) {
         if is_in {
+            add(&self.tally.ahead, span.len as u64);
             self.given(self.heap.give(&[span], 0));
         } else {
             self.heap.give_purged(span, 0);

@@ -15,7 +15,9 @@ pub(super) struct Tally {
     /// Of those, served in small pages.
     pub(super) thin: AtomicU64,
     pub(super) fresh: AtomicU64,
-    /// Bytes taken to be faulted in ahead of need.
+    /// The same of what blocks grew by where they lay or by moving, and of what was moved together but for its ends.
+    pub(super) fresh_beside: AtomicU64,
+    /// Bytes faulted in ahead of need.
     pub(super) ahead: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) grown_in_place: AtomicU64,
@@ -50,6 +52,7 @@ impl Tally {
                 misses: AtomicU64::new(0),
                 thin: AtomicU64::new(0),
                 fresh: AtomicU64::new(0),
+                fresh_beside: AtomicU64::new(0),
                 ahead: AtomicU64::new(0),
                 refused: AtomicU64::new(0),
                 grown_in_place: AtomicU64::new(0),
@@ -99,6 +102,7 @@ pub(crate) struct Snapshot {
     pub(crate) misses: u64,
     pub(crate) thin: u64,
     pub(crate) fresh: u64,
+    pub(crate) fresh_beside: u64,
     pub(crate) ahead: u64,
     pub(crate) refused: u64,
     pub(crate) grown_in_place: u64,
@@ -199,6 +203,7 @@ impl<O: Os> Cache<O> {
             misses: get(&self.tally.misses),
             thin: get(&self.tally.thin),
             fresh: get(&self.tally.fresh),
+            fresh_beside: get(&self.tally.fresh_beside),
             ahead: get(&self.tally.ahead),
             refused: get(&self.tally.refused),
             grown_in_place: get(&self.tally.grown_in_place),

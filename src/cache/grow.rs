@@ -112,8 +112,14 @@ impl<O: Os> Cache<O> {
     pub(crate) fn grow(&self, block: Span, to: Block) -> Grown {
         let longer = to.len.bytes();
         if self.is_thin(block) {
-            return match self.thin.extend(block, longer, Behind::Any) {
-                Some(_) => Grown::InPlace,
+            // What has a class lies in the heap, since a stack may be where it goes next.
+            let grown = to.class.is_none().then(|| self.thin.extend(block, longer, Behind::Any));
+            return match grown.flatten() {
+                Some(fresh) => {
+                    self.grew_in_place(block, longer);
+                    add(&self.tally.fresh_beside, fresh as u64);
+                    Grown::InPlace
+                }
                 None => self.elsewhere(to),
             };
         }
@@ -149,6 +155,7 @@ impl<O: Os> Cache<O> {
         }
         if let Some(fresh) = self.heap.extend(block, longer, Behind::Any) {
             self.grew_in_place(block, longer);
+            add(&self.tally.fresh_beside, fresh as u64);
             self.fresh_slow(fresh);
             return Grown::InPlace;
         }
@@ -207,7 +214,9 @@ impl<O: Os> Cache<O> {
         self.forget_untouched(block.start);
         let grown = moved.span.len - block.len;
         self.heap.finish_relocation(block, moved);
-        self.fresh_slow(moved.fresh.min(grown));
+        let fresh = moved.fresh.min(grown);
+        add(&self.tally.fresh_beside, fresh as u64);
+        self.fresh_slow(fresh);
     }
 
     /// Counts a block of which all was copied to resize it.

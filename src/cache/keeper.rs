@@ -156,8 +156,7 @@ impl<O: Os> Cache<O> {
         let level = self.heap.level();
         let mut limits = self.limits.lock(self.os());
         limits.aged(level.out_max, level.out);
-        let excess = limits.excess(level.out, level.dirty);
-        let (keep, unit) = (limits.keep(), limits.unit());
+        let (excess, keep, unit) = self.too_much(&limits, &level);
         let remembered = limits.total();
         drop(limits);
         self.forget_asking(remembered);

@@ -61,7 +61,7 @@ impl<O: Os> Cache<O> {
     fn find_for(&self, block: Block, zeroed: bool, kind: Kind) -> Option<Run> {
         let len = block.len.bytes();
         let way = if zeroed { self.zeroing.way(kind, len) } else { Way::Written };
-        if way == Way::Thin
+        if (way == Way::Thin || block.is_apart())
             && let Some(run) = self.take_thin(block)
         {
             if kind.is_ranked() {
@@ -165,7 +165,10 @@ impl<O: Os> Cache<O> {
             if let Some(run) = run {
                 match run.found {
                     Found::Run => add(&self.tally.runs, 1),
-                    Found::Gathered(_) => add(&self.tally.gathered, 1),
+                    Found::Gathered(ends) => {
+                        add(&self.tally.gathered, 1);
+                        add(&self.tally.fresh_beside, ends as u64);
+                    }
                     Found::Fresh(bytes) => {
                         add(&self.tally.misses, 1);
                         add(&self.tally.fresh, bytes as u64);

@@ -11,6 +11,8 @@
 #[cfg(all(test, not(loom)))]
 mod ahead;
 #[cfg(all(test, not(loom)))]
+mod apart;
+#[cfg(all(test, not(loom)))]
 mod beside;
 #[cfg(all(test, not(loom)))]
 mod bursts;
@@ -27,6 +29,8 @@ mod failures;
 #[cfg(all(test, not(loom)))]
 mod forks;
 #[cfg(all(test, not(loom)))]
+mod held;
+#[cfg(all(test, not(loom)))]
 mod keeper;
 #[cfg(all(test, not(loom)))]
 mod looks;
@@ -35,6 +39,8 @@ mod loom_orders;
 mod model;
 #[cfg(all(test, not(loom)))]
 mod moves;
+#[cfg(all(test, not(loom)))]
+mod offered;
 mod ops;
 mod pattern;
 #[cfg(all(test, not(loom)))]

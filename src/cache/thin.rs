@@ -1,4 +1,5 @@
-//! Zeroed blocks that are barely touched: memory in small pages, none of which outlives its block.
+//! Zeroed blocks that are barely touched, and short blocks that their alignment keeps apart: memory in small pages, none of which
+//! outlives its block.
 //!
 //! Why it is here: the first touch of a huge page takes a hundred times as long as that of a small one, and makes two
 //! megabytes resident for a word. Blocks whose kind has been seen to be touched here and there alone
@@ -46,7 +47,9 @@ impl<O: Os> Cache<O> {
     pub(super) fn give_thin(&self, span: Span) {
         let noted = if Kind::has_ranks(span.len) { self.forget(span.start) } else { None };
         let kind = noted.map_or(Kind::of(span.len), |noted| noted.kind.now(span.len));
-        if self.zeroing.samples(kind)
+        // What short ones are touched like tells nothing of kinds.
+        if SizeClass::of(Granules(span.len / GRANULE)).is_none()
+            && self.zeroing.samples(kind)
             && let Some((resident, seen)) = self.look_at_thin(span)
         {
             self.zeroing.learn_thin(kind, resident, seen);

@@ -3,7 +3,8 @@
 //! Why it is here: a request comes by now and then, on its slow path, and does this for all. Never under a lock of the heap.
 
 use super::{Cache, shard::Shard};
-use crate::heap::{Keep, Unit};
+use crate::heap::{Keep, Level, Unit};
+use crate::limits::Limits;
 use crate::os::{CHUNK, Os};
 use crate::sync::atomic::Ordering;
 
@@ -49,12 +50,22 @@ impl<O: Os> Cache<O> {
             highest = highest.max(level.out + level.stranded);
         }
         limits.allocated(0, highest, level.out);
-        let excess = limits.excess(level.out, level.dirty);
-        let (keep, unit) = (limits.keep(), limits.unit());
+        let (excess, keep, unit) = self.too_much(&limits, &level);
         drop(limits);
         if excess > 0 {
             self.heap.purge_to(keep, excess, unit);
         }
+    }
+
+    /// How much of what is free in the heap has to go, what a purge of it leaves, and in what units it goes. A ceiling is for what
+    /// shards hold too; without one that counts as handed out.
+    pub(super) fn too_much(&self, limits: &Limits, level: &Level) -> (usize, Keep, Unit) {
+        let held = if limits.ceiling().is_some() { self.stacked() } else { 0 };
+        let keep = match limits.keep() {
+            Keep::Dirty(most) => Keep::Dirty(most.saturating_sub(held)),
+            keep => keep,
+        };
+        (limits.excess(level.out, level.dirty + held), keep, limits.unit())
     }
 
     /// Tells the limits what has been allocated through a shard, unless they were told something a moment ago.
@@ -89,8 +100,7 @@ impl<O: Os> Cache<O> {
         let mut limits = self.limits.lock(self.os());
         let ended = limits.allocated(bytes, level.out_max, level.out);
         let remembered = limits.total();
-        let excess = limits.excess(level.out, level.dirty);
-        let (keep, unit) = (limits.keep(), limits.unit());
+        let (excess, keep, unit) = self.too_much(&limits, &level);
         drop(limits);
         if ended {
             self.forget_asking(remembered);

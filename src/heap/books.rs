@@ -152,8 +152,11 @@ impl<O: Os> PageHeap<O> {
     /// had no time to be touched.
     pub(crate) fn note_beside(&self, anonymous: usize, untouched: usize) {
         let mut inner = self.inner.lock(&self.os);
+        // What is opened where all memory is locked is resident at once, and in that sum already.
+        let untouched = if inner.eager { 0 } else { untouched };
         let out = inner.out.saturating_sub(inner.absent).saturating_sub(untouched);
-        let ours = out + inner.dirty() + inner.transit;
+        // What was offered to the kernel stays ours until it takes it.
+        let ours = out + inner.dirty() + inner.pieces.bytes(State::Soft) + inner.transit;
         inner.beside = anonymous.saturating_sub(ours);
     }
 

@@ -23,7 +23,7 @@ mod trim;
 mod walk;
 mod window;
 
-pub(crate) use books::Books;
+pub(crate) use books::{Books, Level};
 pub(crate) use pieces::{Fit, Span};
 pub(crate) use pool::State;
 pub(crate) use purge::{Keep, Unit};

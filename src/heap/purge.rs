@@ -48,6 +48,10 @@ impl<O: Os> PageHeap<O> {
         let mut done = 0;
         let mut refused = false;
         for state in [State::Dirty, State::Soft, State::Inherited] {
+            // What was offered to the kernel is no part of an excess.
+            if state == State::Soft && keep != Keep::Nothing {
+                continue;
+            }
             let mut below = (usize::MAX, usize::MAX);
             while done < excess && !refused {
                 let mut inner = self.enter();

@@ -3,6 +3,8 @@
 //! Invariants: a place belongs to one open phase, from the peaks' `watch` to their `end`; its bit in `WAITING` is set exactly
 //! while it waits for an `end_phase`, and whoever clears it ends the phase. A phase without a place is not measured.
 
+use core::cell::Cell;
+
 use super::reading::Reading;
 use crate::cache::PLACES;
 use crate::os::{Linux, Os, fork};
@@ -42,8 +44,10 @@ static ORDER: AtomicU64 = AtomicU64::new(1);
 /// Which places hold a phase that waits for its end, a bit each.
 static WAITING: [AtomicU64; PLACES / 64] = [const { AtomicU64::new(0) }; PLACES / 64];
 
-/// Phases that were begun while no place was free: they were begun last, so the next ends are theirs.
-static PLACELESS: AtomicU64 = AtomicU64::new(0);
+std::thread_local! {
+    /// Phases that this thread began while no place was free: it began them last, so its next ends are theirs.
+    static PLACELESS: Cell<u64> = const { Cell::new(0) };
+}
 
 /// A phase on its way to its end.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +63,7 @@ pub(super) struct Open {
 /// Leaves a phase to be ended by [`take`].
 pub(super) fn leave(open: Open) {
     let Some(number) = open.place else {
-        PLACELESS.fetch_add(1, Ordering::Relaxed);
+        PLACELESS.set(PLACELESS.get() + 1);
         super::table::missed();
         return;
     };
@@ -83,8 +87,8 @@ pub(super) fn leave(open: Open) {
 
 /// Takes the phase that this thread began last; if it has begun none, the one that was begun last by any.
 pub(super) fn take() -> Option<Open> {
-    let fewer = |n: u64| n.checked_sub(1);
-    if PLACELESS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer).is_ok() {
+    if let Some(fewer) = PLACELESS.get().checked_sub(1) {
+        PLACELESS.set(fewer);
         return None;
     }
     loop {
@@ -101,7 +105,6 @@ pub(super) fn take() -> Option<Open> {
                 minor: get(&place.minor),
                 major: get(&place.major),
                 resident_max: get(&place.resident_max),
-                live: 0,
             };
             let (line, process) = (get(&place.line) as usize, get(&place.process));
             return Some(Open { line, place: Some(number), began, process });

@@ -26,8 +26,6 @@ pub(super) struct Reading {
     pub(super) major: u64,
     /// The most that was ever resident, in bytes.
     pub(super) resident_max: u64,
-    /// What large requests have in use, in bytes.
-    pub(super) live: u64,
 }
 
 /// The last reading, each number by itself.
@@ -39,7 +37,6 @@ struct Last {
     minor: AtomicU64,
     major: AtomicU64,
     resident_max: AtomicU64,
-    live: AtomicU64,
 }
 
 static LAST: Last = Last {
@@ -49,7 +46,6 @@ static LAST: Last = Last {
     minor: AtomicU64::new(0),
     major: AtomicU64::new(0),
     resident_max: AtomicU64::new(0),
-    live: AtomicU64::new(0),
 };
 
 /// Reads the counters, or takes the last reading where that is fresh.
@@ -66,7 +62,6 @@ pub(super) fn now() -> Reading {
         minor: get(&LAST.minor),
         major: get(&LAST.major),
         resident_max: get(&LAST.resident_max),
-        live: get(&LAST.live),
     }
 }
 
@@ -79,17 +74,15 @@ fn read_slow(at: u64) -> Reading {
         numbers.iter().for_each(|number| number.store(0, Ordering::Relaxed));
     }
     let usage = Usage::now();
-    let live = ENGINE.live();
     // The highest of those that read at once, so that nothing goes back. Relaxed: published below.
     let [kernel, minor, major, resident_max] = [usage.kernel, usage.minor, usage.major, usage.resident_max];
     for (number, value) in numbers.into_iter().zip([kernel, minor, major, resident_max]) {
         number.fetch_max(value, Ordering::Relaxed);
     }
-    LAST.live.store(live, Ordering::Relaxed);
     // Release: see `now`.
     LAST.at.fetch_max(at, Ordering::Release);
-    ENGINE.peaks().note(live, 0);
-    Reading { at, kernel, minor, major, resident_max, live }
+    ENGINE.peaks().note(ENGINE.live(), 0);
+    Reading { at, kernel, minor, major, resident_max }
 }
 
 /// Tells all open phases what is resident, at the end of one that took `wall` nanoseconds.

@@ -75,7 +75,7 @@ impl PhaseReport {
     }
 
     /// The most that large requests had in use while one was open, in bytes, as they were asked for. Exact to some
-    /// megabytes a thread: blocks under 1 MiB are seen in bunches.
+    /// megabytes a thread: blocks under 2 MiB are seen in bunches.
     #[must_use]
     pub const fn peak_live_bytes(&self) -> u64 {
         self.live

@@ -116,7 +116,7 @@ impl Stats {
         rows.extend([
             Row::Heading("work so far (MiB; times)"),
             Row::Line("allocated_bytes", "requested", Bytes(s.allocated)),
-            Row::Line("fresh_bytes", "faulted in by the kernel, at most", Bytes(s.fresh)),
+            Row::Line("fresh_bytes", "faulted in by the kernel, at most", Bytes(self.fresh_bytes())),
             Row::Line("prefaulted_bytes", "faulted in ahead of need", Bytes(s.ahead)),
             Row::Line("faults_avoided", "page faults avoided, about", Count(self.faults_avoided())),
             Row::Line("zeroed_by_writing_bytes", "zeroed by writing", Bytes(s.zeroed_here)),

@@ -26,7 +26,7 @@ fn layout(size: usize) -> Layout {
 }
 
 /// Takes a block and makes all of it resident.
-fn touched(model: &Model<Fake>, size: usize) -> Live {
+pub(super) fn touched(model: &Model<Fake>, size: usize) -> Live {
     let quiet = (0..).find(|&seed| model.writes_nothing(seed)).unwrap();
     let live = model.allocate(layout(size), false, quiet).expect("memory is not short");
     model.os().touch(live.p, size);

@@ -10,6 +10,13 @@ use super::files;
 use super::text::{file_number, named, number, words};
 use crate::os::Strain;
 
+/// What a cgroup of version 2 itself ran into; before Linux 5.2 the second file says that, since then that of all below it too
+/// (Documentation/admin-guide/cgroup-v2.rst, `memory.events.local`).
+const EVENTS: &[&[u8]] = &[b"/memory.events.local", b"/memory.events"];
+
+/// The same of version 1.
+const FAILURES: &[&[u8]] = &[b"/memory.failcnt"];
+
 /// Reads all of them.
 pub(super) fn now() -> Strain {
     let mut strain = Strain {
@@ -19,10 +26,10 @@ pub(super) fn now() -> Strain {
     };
     if let Some(place) = &mut cgroup::find(Version::V2) {
         strain.stalled[0] = place.directory.with(b"/memory.pressure", stalled).unwrap_or(0);
-        strain.hits = hits(place, b"/memory.events", events);
+        strain.hits = hits(place, EVENTS, events);
     }
     if let Some(place) = &mut cgroup::find(Version::V1) {
-        strain.hits = strain.hits.saturating_add(hits(place, b"/memory.failcnt", count));
+        strain.hits = strain.hits.saturating_add(hits(place, FAILURES, count));
     }
     strain
 }
@@ -40,11 +47,13 @@ fn stalled(path: &CStr) -> Option<u64> {
     total
 }
 
-/// How often our cgroup or a parent ran into a limit: each counts its own.
-fn hits(place: &mut Place, name: &[u8], read: fn(&CStr) -> Option<u64>) -> u64 {
+/// How often our cgroup or a parent ran into a limit of its own, from the first of some files that is there. What all that a parent
+/// holds ran into is other containers' business.
+fn hits(place: &mut Place, names: &[&[u8]], read: fn(&CStr) -> Option<u64>) -> u64 {
     let mut hits = 0_u64;
     loop {
-        hits = hits.saturating_add(place.directory.with(name, read).unwrap_or(0));
+        let own = names.iter().find_map(|name| place.directory.with(name, read));
+        hits = hits.saturating_add(own.unwrap_or(0));
         if !place.up() {
             return hits;
         }
@@ -144,9 +153,14 @@ mod tests {
             directory.push(b"/a/b").unwrap();
             Place { directory, top }
         };
-        assert_eq!(hits(&mut place(), b"/memory.events", events), 17);
-        assert_eq!(hits(&mut place(), b"/memory.failcnt", count), 112);
-        assert_eq!(hits(&mut place(), b"/no-such-file", count), 0);
+        assert_eq!(hits(&mut place(), EVENTS, events), 17, "before Linux 5.2");
+        assert_eq!(hits(&mut place(), FAILURES, count), 112);
+        assert_eq!(hits(&mut place(), &[b"/no-such-file"], count), 0);
+        // Since then a parent counts what another of its children ran into, which has a file for its own.
+        file("a/b/memory.events.local", "low 0\nhigh 1\nmax 1\n");
+        file("a/memory.events", "low 0\nhigh 500\nmax 7\n");
+        file("a/memory.events.local", "low 0\nhigh 20\nmax 0\n");
+        assert_eq!(hits(&mut place(), EVENTS, events), 22);
         std::fs::remove_dir_all(&top).unwrap();
     }
 
