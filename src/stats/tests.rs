@@ -30,6 +30,7 @@ fn sample() -> Stats {
         zeroed_by_kernel: 2 << 20,
         allocated: 100 << 20,
         fresh: 20 << 20,
+        fresh_beside: 5 << 20,
         stacked: 2 * MIB,
         shards: 8,
         shards_used: 4,
@@ -51,6 +52,14 @@ fn number(rows: &[Row], wanted: &str) -> f64 {
         Some(Value::Share(n) | Value::Factor(n)) => n,
         other => panic!("{wanted}: {other:?}"),
     }
+}
+
+/// Only what was fresh when a block was taken was shown.
+#[test]
+fn what_blocks_grow_by_counts_as_faulted_in_and_not_as_requested() {
+    let sample = sample();
+    assert_eq!(number(&sample.rows(None), "fresh_bytes"), f64::from(25 << 20));
+    assert_eq!(sample.faults_avoided(), (80 << 20) / 4096);
 }
 
 #[test]

@@ -159,9 +159,6 @@ fn chosen(options: &Run) -> Result<Chosen, Error> {
     // Arenas have no global allocator to choose: whoever chooses one means the patterns, unless both are named.
     let asked = options.allocator.is_empty() || !options.pattern.is_empty();
     let arenas: Vec<Group> = arenas::GROUPS.into_iter().filter(|(name, _)| asked && wanted(name)).collect();
-    if patterns.is_empty() && arenas.is_empty() {
-        return Err(Error::new("no pattern has such a name; --list shows them"));
-    }
     // Nothing is built for nothing.
     let peers = if patterns.is_empty() { Vec::new() } else { chosen_peers(options) };
     Ok(Chosen { patterns, arenas, peers, settings: settings(options) })

@@ -101,13 +101,14 @@ pub fn compare_all(
     }
     progress.done();
     let record = Record { machine, threads: settings.threads(), runs };
+    // Neither is lost where the other cannot be written.
+    let written = settings.json.as_ref().map_or(Ok(()), |path| {
+        let text = serde_json::to_string_pretty(&record).map_err(std::io::Error::other);
+        text.and_then(|text| fs::write(path, text)).map_err(|cause| Error::doing("writing the record", cause))
+    });
     say(table::render(&record.runs))?;
     say(table::caption(&record, settings.rounds))?;
-    if let Some(path) = &settings.json {
-        let doing = |cause: &dyn std::fmt::Display| Error::doing("writing the record", cause.to_string());
-        let text = serde_json::to_string_pretty(&record).map_err(|cause| doing(&cause))?;
-        fs::write(path, text).map_err(|cause| doing(&cause))?;
-    }
+    written?;
     for trace in traces {
         say(format_args!(
             "a picture: cargo run --release -p zk-nalloc-trace -- picture {}",
