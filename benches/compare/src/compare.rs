@@ -34,11 +34,17 @@ pub struct Settings {
 /// At most this times as many turns as were asked for.
 const TURNS_TIMES_MAX: u32 = 3;
 
-/// Runs `patterns` under `peers`, prints a table for each on standard output and returns everything measured.
+/// Runs `patterns` under `peers`, prints a table for each on standard output and returns everything measured. What there is
+/// so far is given to `keep` after each pattern, so that a run that is interrupted loses one pattern; where that fails, it goes on.
 ///
 /// # Errors
 /// When the children cannot be kept; one that does not build or fails is left out with a line.
-pub fn compare(patterns: &[Pattern], peers: &[&'static Peer], settings: Settings) -> Result<Record, Error> {
+pub fn compare(
+    patterns: &[Pattern],
+    peers: &[&'static Peer],
+    settings: Settings,
+    keep: &dyn Fn(&Record) -> Result<(), Error>,
+) -> Result<Record, Error> {
     let processes = patterns.len() * peers.len() * settings.turns as usize;
     let progress = Progress::new(processes as u64);
     let children = children(&Program::child(), peers, &mut |name| {
@@ -90,6 +96,9 @@ pub fn compare(patterns: &[Pattern], peers: &[&'static Peer], settings: Settings
             }
         }
         progress.print(&tables::of_pattern(pattern, &record.runs[from..]));
+        if let Err(error) = keep(&record) {
+            progress.say(&error.to_string());
+        }
     }
     progress.done();
     Ok(record)

@@ -204,11 +204,17 @@ fn is_there(options: &Run) -> Result<(), Error> {
     }
 }
 
-/// Writes a record, or adds to the one of that name.
-fn keep(record: Record, name: &str) -> Result<(), Error> {
+/// Writes a record, or adds to the one of that name, and returns its folder.
+fn put(record: Record, name: &str) -> Result<PathBuf, Error> {
     let folder = records().join(name);
     let record = if folder.exists() { Record::read(&folder)?.joined(record) } else { record };
     record.write(&folder)?;
+    Ok(folder)
+}
+
+/// Does the same and says so.
+fn keep(record: Record, name: &str) -> Result<(), Error> {
+    let folder = put(record, name)?;
     eprintln!("written: {}", folder.display());
     Ok(())
 }
@@ -230,16 +236,17 @@ fn can_keep(name: &str) -> Result<(), Error> {
 fn run(options: &Run) -> Result<(), Error> {
     let Chosen { patterns, arenas, peers, settings } = chosen(options)?;
     options.record.as_deref().map_or(Ok(()), can_keep)?;
-    let mut record = compare::compare(&patterns, &peers, settings)?;
+    let all = options.pattern.is_empty() && options.allocator.is_empty() && !options.quick;
+    let name = options.record.clone().or_else(|| all.then(|| fresh_name(&date())));
+    let so_far = |record: &Record| name.as_deref().map_or(Ok(()), |name| put(record.clone(), name).map(drop));
+    let mut record = compare::compare(&patterns, &peers, settings, &so_far)?;
     let (turns, failed) = arenas::compare(&arenas, settings)?;
     record.arenas = turns;
     record.about.extend(failed);
-    let all = options.pattern.is_empty() && options.allocator.is_empty() && !options.quick;
     if all {
         print!("{}", tables::overview(&report::measured(&record, &patterns)));
     }
     let failed = record.about.iter().any(|line| line.starts_with("failed"));
-    let name = options.record.clone().or_else(|| all.then(|| fresh_name(&date())));
     if let Some(name) = name {
         keep(record, &name)?;
     }

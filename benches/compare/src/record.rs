@@ -123,7 +123,8 @@ const CALLS: &str = "calls.csv";
 const REPLAYS: &str = "replays.csv";
 
 impl Record {
-    /// Writes the record into a folder, which is made where it is missing.
+    /// Writes the record into a folder, which is made where it is missing. A file that is there is replaced as a whole or
+    /// not at all.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -131,14 +132,11 @@ impl Record {
         let doing =
             |cause: &dyn std::fmt::Display| Error::doing(format!("writing {}", folder.display()), cause);
         fs::create_dir_all(folder).map_err(|cause| doing(&cause))?;
-        fs::write(folder.join(MACHINE), self.about.join("\n") + "\n").map_err(|cause| doing(&cause))?;
-        let mut file = csv::Writer::from_path(folder.join(ROUNDS)).map_err(|cause| doing(&cause))?;
-        for run in &self.runs {
-            for round in &run.outcome.rounds {
-                file.serialize(row(run, round)).map_err(|cause| doing(&cause))?;
-            }
-        }
-        file.flush().map_err(|cause| doing(&cause))?;
+        let about = self.about.join("\n") + "\n";
+        replace(&folder.join(MACHINE), about.as_bytes()).map_err(|cause| doing(&cause))?;
+        let rounds = self.runs.iter().flat_map(|run| run.outcome.rounds.iter().map(|round| row(run, round)));
+        replace(&folder.join(ROUNDS), &table(rounds).map_err(|cause| doing(&cause))?)
+            .map_err(|cause| doing(&cause))?;
         write_if_any(&self.arenas, &folder.join(ARENAS)).map_err(|cause| doing(&cause))?;
         write_if_any(&self.calls, &folder.join(CALLS)).map_err(|cause| doing(&cause))?;
         write_if_any(&self.replays, &folder.join(REPLAYS)).map_err(|cause| doing(&cause))
@@ -196,11 +194,23 @@ fn write_if_any<T: Serialize>(rows: &[T], path: &Path) -> Result<(), csv::Error>
     if rows.is_empty() {
         return Ok(());
     }
-    let mut file = csv::Writer::from_path(path)?;
+    Ok(replace(path, &table(rows)?)?)
+}
+
+/// Rows as they stand in a file.
+fn table<T: Serialize>(rows: impl IntoIterator<Item = T>) -> Result<Vec<u8>, csv::Error> {
+    let mut text = csv::Writer::from_writer(Vec::new());
     for row in rows {
-        file.serialize(row)?;
+        text.serialize(row)?;
     }
-    Ok(file.flush()?)
+    text.into_inner().map_err(|cause| cause.into_error().into())
+}
+
+/// Puts a file in the place of the one of that name, which stays what it was until the new one is whole.
+fn replace(path: &Path, text: &[u8]) -> std::io::Result<()> {
+    let new = path.with_extension("new");
+    fs::write(&new, text)?;
+    fs::rename(new, path)
 }
 
 /// Reads the rows of a file; none where there is none.
