@@ -15,6 +15,9 @@ const WINDOW_PEAKS: u64 = 16;
 /// The longest window, in peaks: beyond it forgetting no longer saves anybody memory.
 const WINDOW_PEAKS_MAX: u64 = 1 << 20;
 
+/// A peak that comes back is higher than what is remembered by this share at least, as a divisor.
+const MISSED_SHARE: usize = 16;
+
 /// A forgotten peak decays to this, or to an eighth of RAM where that is less.
 const FLOOR: usize = 1 << 30;
 
@@ -118,10 +121,13 @@ impl Limits {
         self.peak = now;
     }
 
-    /// Notes that memory had to be faulted in. If some had been given up because its peak was forgotten,
-    /// peaks are remembered twice as long from now on.
-    pub(crate) fn missed(&mut self) {
-        if self.gave_up {
+    /// Notes that memory had to be faulted in, while `highest` was handed out at most. If a peak had been forgotten, and it is
+    /// one that comes back, peaks are remembered twice as long from now on. What is faulted in below all peaks that are
+    /// remembered, or little above them, was not missed for that: peaks differ a little, and some blocks are handed out untouched
+    /// whatever there is.
+    pub(crate) fn missed(&mut self, highest: usize) {
+        let remembered = self.total();
+        if self.gave_up && highest > remembered.saturating_add(remembered / MISSED_SHARE) {
             self.gave_up = false;
             self.window_peaks = (self.window_peaks * 2).min(WINDOW_PEAKS_MAX);
         }
@@ -229,7 +235,7 @@ mod tests {
         for round in 0..rounds {
             if resident < peak {
                 faulted.push(round);
-                limits.missed();
+                limits.missed(peak);
             }
             limits.allocated(peak, peak, 0);
             resident = peak;
@@ -250,6 +256,20 @@ mod tests {
             let faulted = rounds_with_faults(times, 60);
             assert!(faulted.len() <= 6 && faulted.iter().all(|&r| r <= 8), "{times}: {faulted:?}");
         }
+    }
+
+    /// Peaks that differed by a page counted as forgotten, and the next fault as missed: in the end all were remembered for ever.
+    #[test]
+    fn what_is_faulted_in_below_the_peaks_makes_none_of_them_last() {
+        let mut limits = limits(None);
+        for window in 0..40 {
+            for _ in 0..WINDOW_PEAKS {
+                let peak = (4 << 30) - (window % 2) * 4096;
+                limits.missed(peak);
+                limits.allocated(4 << 30, peak, 0);
+            }
+        }
+        assert_eq!(limits.window_peaks, WINDOW_PEAKS);
     }
 
     #[test]

@@ -262,11 +262,13 @@ impl Stats {
 
 /// Reads the counters of this process's allocator. Microseconds; blocks nobody for longer than an allocation
 /// does. All counters are zero before the first large request.
+#[must_use]
 pub fn stats() -> Stats {
     Stats { snapshot: ENGINE.snapshot(), resident: crate::os::InUse::Resident.bytes() }
 }
 
 /// Bytes that are held free and are, or may be, resident.
+#[must_use]
 pub fn cached_bytes() -> usize {
     ENGINE.cached_bytes()
 }

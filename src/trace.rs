@@ -123,8 +123,7 @@ impl Trace {
         let Some(name) = path.name(os.process()) else { return complain(" is too long for a path") };
         let file = match os.create(name.c_str()) {
             Ok(file) => file,
-            Err(os::BUSY) => return complain(" is being written by another process"),
-            Err(_) => return complain(" cannot be opened for writing"),
+            Err(errno) => return complain(os::why_not_created(errno)),
         };
         let Ok(slots) = os.map(RING_BYTES, GRANULE) else {
             os.give_up(&file);
@@ -281,12 +280,14 @@ impl Trace {
             }
             if !self.ring.is_written(piece) {
                 let (address, len) = self.ring.bytes_of(piece, end);
-                if !self.write(os, Self::place(piece), address, len) {
-                    return;
+                if os.write_at(&self.output(), Self::place(piece), address, len).is_err() {
+                    return say_it_ends(os);
                 }
             }
         }
-        let _ = self.write_header(os, true);
+        if !self.write_header(os, true) {
+            say_it_ends(os);
+        }
     }
 
     /// After a fork, in the child: the trace is the parent's. Its file is closed here: it would be taken for being written while
@@ -322,20 +323,14 @@ impl Trace {
     #[cold]
     fn write_piece_slow<O: Os>(&self, os: &O, piece: u64) {
         let (address, len) = self.ring.bytes_of(piece, u64::MAX);
-        if self.is_ours() && self.write(os, Self::place(piece), address, len) {
+        if !self.is_ours() {
+            return;
+        }
+        if os.write_at(&self.output(), Self::place(piece), address, len).is_ok() {
             self.ring.written(piece);
+        } else if self.on.swap(false, Ordering::Relaxed) {
+            say_it_ends(os);
         }
-    }
-
-    /// Writes to the file; one that cannot be written to ends the trace, with a line.
-    fn write<O: Os>(&self, os: &O, at: u64, address: usize, len: usize) -> bool {
-        let done = os.write_at(&self.output(), at, address, len).is_ok();
-        if !done && self.on.swap(false, Ordering::Relaxed) {
-            os.say(&[
-                "zk-nalloc: ZK_NALLOC_TRACE: the file cannot be written to any more; the trace ends here",
-            ]);
-        }
-        done
     }
 
     fn write_header<O: Os>(&self, os: &O, finished: bool) -> bool {
@@ -354,6 +349,11 @@ impl Trace {
             faults: os.faults(),
         };
         let words = header.words();
-        self.write(os, 0, words.as_ptr().expose_provenance(), HEADER_BYTES)
+        os.write_at(&self.output(), 0, words.as_ptr().expose_provenance(), HEADER_BYTES).is_ok()
     }
+}
+
+/// A file that cannot be written to ends the trace.
+fn say_it_ends<O: Os>(os: &O) {
+    os.say(&["zk-nalloc: ZK_NALLOC_TRACE: the file cannot be written to any more; the trace ends here"]);
 }

@@ -106,6 +106,32 @@ fn memory_freed_in_place_is_not_taken_for_zeros() {
     }
 }
 
+/// What a block was shrunk by is its own still, as far as it ends where it did.
+#[test]
+fn what_grows_after_it_shrank_is_zero_where_it_is_new() {
+    let layout = |size| Layout::from_size_align(size, 1).unwrap();
+    let zeros_behind = |allocator: &dyn Allocator, least: usize, most: usize| {
+        // SAFETY: the block is ours, of the sizes that are given.
+        let block = unsafe {
+            let block = allocator.allocate(layout(8)).unwrap().cast::<u8>();
+            block.write_bytes(0xFF, 8);
+            let block = allocator.shrink(block, layout(8), layout(least)).unwrap().cast();
+            allocator.grow_zeroed(block, layout(least), layout(most)).unwrap()
+        };
+        // SAFETY: as above; all of it was written.
+        let (old, new) = unsafe { &block.as_ref()[..most] }.split_at(least);
+        assert!(old.iter().all(|&byte| byte == 0xFF) && new.iter().all(|&byte| byte == 0), "{least} {most}");
+    };
+    for least in 1..8 {
+        for most in [8, 100] {
+            let mut arena = Arena::with_capacity(1 << 16).unwrap();
+            zeros_behind(&&arena, least, most);
+            zeros_behind(&&arena.worker(), least, most);
+            zeros_behind(&&*arena.checkpoint().scope(), least, most);
+        }
+    }
+}
+
 #[test]
 fn blocks_without_size_and_with_rising_alignment() {
     let arena = Arena::with_capacity(1 << 20).unwrap();

@@ -215,3 +215,14 @@ fn arenas_work_in_destructors_of_thread_locals() {
     thread_local!(static LAST: Last = Last(Arena::with_capacity(1).unwrap()));
     std::thread::spawn(|| LAST.with(|last| _ = last.0.alloc(1))).join().unwrap();
 }
+
+/// The first one took all of a small arena.
+#[test]
+fn a_small_arena_has_room_for_some_workers() {
+    let arena = Arena::with_capacity(64 << 10).unwrap();
+    let workers: Vec<_> = (0..8).map(|_| arena.worker()).collect();
+    for (nth, worker) in workers.iter().enumerate() {
+        assert_eq!(*worker.alloc(nth), nth);
+    }
+    assert!(format!("{:?}", workers[0]).len() < 80);
+}

@@ -195,13 +195,14 @@ fn a_file_as_long_as_is_allowed_ends_the_trace_and_not_the_process() {
 #[test]
 fn a_file_that_cannot_be_opened_is_one_line() {
     const TEST: &str = "a_file_that_cannot_be_opened_is_one_line";
-    for path in ["/no/such/folder/trace", "/dev/null", "/"] {
+    for (path, why) in [
+        ("/no/such/folder/trace", "in no directory"),
+        ("/dev/null", "no regular file"),
+        ("/", "is a directory"),
+    ] {
         let environment = [("ZK_NALLOC_TRACE", path)];
         let Some(ended) = alone(TEST, path, &environment, || load(&LIGHT, 20)) else { continue };
         let lines: Vec<_> = said(&ended).lines().map(str::to_owned).collect();
-        assert!(
-            lines.len() == 1 && lines[0].contains(path) && lines[0].contains("ZK_NALLOC_TRACE"),
-            "{lines:?}"
-        );
+        assert!(lines.len() == 1 && lines[0].contains(path) && lines[0].contains(why), "{lines:?}");
     }
 }

@@ -159,6 +159,21 @@ fn typed_secrets_are_aligned_wherever_they_lie() {
     aligned::<Page>();
 }
 
+/// One that lies well by chance was taken, and its clone lay elsewhere.
+#[test]
+fn what_needs_more_than_a_pool_gives_is_not_taken_from_one() {
+    let pool = SecretPool::new();
+    for len in [0, size_of::<Line>()] {
+        for _ in 0..8 {
+            assert!(Secret::<[Line]>::from_buf(pool.secret(len).unwrap()).is_err());
+        }
+        let own = Secret::<[Line]>::from_buf(SecretBuf::new(len).unwrap()).unwrap();
+        let twin = own.try_clone().unwrap();
+        assert!(twin.get().as_ptr().addr().is_multiple_of(align_of::<Line>()));
+    }
+    assert!(Secret::<[u128]>::from_buf(pool.secret(48).unwrap()).is_ok());
+}
+
 #[test]
 fn typed_secrets_hold_what_was_written() {
     let mut words = Secret::<[u64]>::new_with(1000, |w| (0..).zip(w).for_each(|(n, w)| *w = n)).unwrap();

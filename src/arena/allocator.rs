@@ -113,7 +113,9 @@ unsafe fn grow_zeroed(
     if fresh != 0 {
         // SAFETY: the part behind the old size belongs to the block.
         let part = unsafe { grown.cast::<u8>().add(old.size()) };
-        let dirty = source.body().dirty_len(part.as_ptr(), fresh);
+        // A block that was shrunk before it grows again still holds what stood behind its size, as far as it ends where it did (R9).
+        let own = fresh.min(footprint(old.size()) - old.size());
+        let dirty = source.body().dirty_len(part.as_ptr(), fresh).max(own);
         // SAFETY: `dirty <= fresh`.
         unsafe { part.write_bytes(0, dirty) };
     }

@@ -9,6 +9,7 @@
 
 use core::alloc::Layout;
 use core::cell::Cell;
+use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
@@ -21,6 +22,9 @@ use super::{Arena, Exhausted};
 /// How much a worker takes at once: rare enough that the counter is not contended, little enough that the
 /// chunks in which workers end do not matter.
 const CHUNK_DEFAULT: usize = 64 << 10;
+
+/// An arena has room for so many workers' chunks at least, unless they are told to take longer ones.
+const CHUNKS_MIN: usize = 16;
 
 /// The least that a worker takes: below, it would go to the counter for almost every block.
 const CHUNK_MIN: usize = 256;
@@ -46,7 +50,6 @@ const CHUNK_MIN: usize = 256;
 /// share(arena.worker());
 /// # Ok::<(), zk_nalloc::MapFailed>(())
 /// ```
-#[derive(Debug)]
 pub struct Worker<'a> {
     body: &'a Body,
     window: Window,
@@ -56,9 +59,10 @@ pub struct Worker<'a> {
 }
 
 impl Arena {
-    /// Gives a worker for one thread, which takes 64 KiB at a time from this arena.
+    /// Gives a worker for one thread, which takes 64 KiB at a time from this arena, or a sixteenth of its capacity where that is less.
     ///
-    /// What is left of its chunk goes back when it is dropped, if nobody has taken anything since.
+    /// What is left of its chunk goes back when it is dropped, if nobody has taken anything since; else it is lost until the
+    /// arena is reset. So is up to a chunk of each worker while it lives: an arena for many threads has room for that.
     ///
     /// ```
     /// # use zk_nalloc::Arena;
@@ -71,7 +75,7 @@ impl Arena {
     /// ```
     #[must_use]
     pub fn worker(&self) -> Worker<'_> {
-        self.worker_with_chunk(CHUNK_DEFAULT)
+        self.worker_with_chunk(CHUNK_DEFAULT.min(self.capacity() / CHUNKS_MIN))
     }
 
     /// Gives a worker that takes about `bytes` bytes at a time, at least 256.
@@ -91,6 +95,12 @@ impl Arena {
         let body = self.body();
         let window = Window::empty(body.map.base().as_ptr());
         Worker { body, window, chunk, not_sync: PhantomData }
+    }
+}
+
+impl fmt::Debug for Worker<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("chunk", &self.chunk).finish_non_exhaustive()
     }
 }
 

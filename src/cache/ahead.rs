@@ -56,6 +56,9 @@ impl<O: Os> Cache<O> {
         if is_in {
             add(&self.tally.ahead, span.len as u64);
             self.given(self.heap.give(&[span], 0));
+            // Nobody may come by for long.
+            self.keeper.see_to(self.hooks.as_ref());
+            self.keeper.wake(self.os());
         } else {
             self.heap.give_purged(span, 0);
         }

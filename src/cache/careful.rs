@@ -47,12 +47,12 @@ impl<O: Os> Cache<O> {
         self.care.store(care, Ordering::Relaxed);
         if settings.checked {
             // Blocks in stacks are nobody's to look at.
-            self.shard_bytes_max.store(0, Ordering::Relaxed);
+            self.steady.shard_bytes_max.store(0, Ordering::Relaxed);
             self.heap.misuse().turn_on();
         }
         // Where freed memory is written to, nothing is cut off runs.
-        let bounds = Bounds::of(self.shard_bytes_max.load(Ordering::Relaxed), !self.spoils());
-        self.shard_stacked_max.store(bounds.stacked, Ordering::Relaxed);
+        let bounds = Bounds::of(self.steady.shard_bytes_max.load(Ordering::Relaxed), !self.spoils());
+        self.steady.shard_stacked_max.store(bounds.stacked, Ordering::Relaxed);
     }
 
     /// Whether requests and frees do more than take a block and give it back.
@@ -82,7 +82,7 @@ impl<O: Os> Cache<O> {
 
     /// Where the shards stand while nobody forks.
     pub(super) fn home_of_shards(&self) -> &AtomicPtr<Shard> {
-        if self.is_careful() { &self.shards_careful } else { &self.shards }
+        if self.is_careful() { &self.shards_careful } else { &self.steady.shards }
     }
 
     /// Notes a block that is about to be handed out; `false` if it cannot be, and must not.

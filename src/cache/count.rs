@@ -1,7 +1,7 @@
 //! What the cache counts outside its shards, and the sum of it all.
 
 use super::Cache;
-use super::shard::SIZES;
+use super::shard::{SIZES, Worked};
 use crate::heap::Books;
 use crate::os::Os;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -20,18 +20,11 @@ pub(super) struct Tally {
     /// Bytes faulted in ahead of need.
     pub(super) ahead: AtomicU64,
     pub(super) refused: AtomicU64,
-    pub(super) grown_in_place: AtomicU64,
     pub(super) grown_by_moving: AtomicU64,
-    pub(super) grown_by_copying: AtomicU64,
-    pub(super) copied: AtomicU64,
-    pub(super) zeroed_here: AtomicU64,
-    pub(super) zeroed_by_kernel: AtomicU64,
     /// What was served, freed and requested while a fork held the shards. The last wraps, as theirs does.
     pub(super) allocations_in_fork: AtomicU64,
     pub(super) frees_in_fork: AtomicU64,
     pub(super) live_in_fork: AtomicU64,
-    /// Bytes by which blocks grew where they lay.
-    pub(super) grown_in_place_bytes: AtomicU64,
     /// Of what was handed out untouched to read as zero, so many bytes were seen untouched when they came back.
     pub(super) zeroed_not: AtomicU64,
     /// The most that was free and resident in runs.
@@ -55,16 +48,10 @@ impl Tally {
                 fresh_beside: AtomicU64::new(0),
                 ahead: AtomicU64::new(0),
                 refused: AtomicU64::new(0),
-                grown_in_place: AtomicU64::new(0),
                 grown_by_moving: AtomicU64::new(0),
-                grown_by_copying: AtomicU64::new(0),
-                copied: AtomicU64::new(0),
-                zeroed_here: AtomicU64::new(0),
-                zeroed_by_kernel: AtomicU64::new(0),
                 allocations_in_fork: AtomicU64::new(0),
                 frees_in_fork: AtomicU64::new(0),
                 live_in_fork: AtomicU64::new(0),
-                grown_in_place_bytes: AtomicU64::new(0),
                 zeroed_not: AtomicU64::new(0),
                 cached_peak: AtomicU64::new(0),
                 allocated_in_fork: AtomicU64::new(0),
@@ -140,6 +127,17 @@ impl<O: Os> Cache<O> {
         self.stacked() + books.dirty + books.soft
     }
 
+    /// Adds to what this thread's shard counts of its threads' work. While a thread forks it is not counted.
+    #[inline]
+    pub(super) fn add_here(&self, which: fn(&Worked) -> &AtomicU64, by: usize) {
+        // An atomic addition of nothing would cost as much.
+        if by > 0
+            && let Some(shard) = self.shard_slow()
+        {
+            add(which(&shard.counts.worked), by as u64);
+        }
+    }
+
     /// Bytes requested and not yet freed.
     pub(crate) fn live(&self) -> u64 {
         // Each shard's figure wraps: blocks are freed through other shards than they were taken from.
@@ -187,6 +185,9 @@ impl<O: Os> Cache<O> {
         let sum = |which: fn(&super::shard::Counts) -> &AtomicU64| {
             self.shards().iter().map(|s| get(which(&s.counts))).sum()
         };
+        let worked = |which: fn(&Worked) -> &AtomicU64| {
+            self.shards().iter().map(|s| get(which(&s.counts.worked))).sum()
+        };
         let served = || {
             let of = |s: &super::Shard| get(&s.counts.stack_hits) + get(&s.counts.slow_allocations);
             self.shards().iter().map(of)
@@ -206,13 +207,13 @@ impl<O: Os> Cache<O> {
             fresh_beside: get(&self.tally.fresh_beside),
             ahead: get(&self.tally.ahead),
             refused: get(&self.tally.refused),
-            grown_in_place: get(&self.tally.grown_in_place),
+            grown_in_place: worked(|w| &w.grown_in_place),
             grown_by_moving: get(&self.tally.grown_by_moving),
-            grown_by_copying: get(&self.tally.grown_by_copying),
-            copied: get(&self.tally.copied),
-            zeroed_here: get(&self.tally.zeroed_here),
-            zeroed_by_kernel: get(&self.tally.zeroed_by_kernel),
-            grown_in_place_bytes: get(&self.tally.grown_in_place_bytes),
+            grown_by_copying: worked(|w| &w.grown_by_copying),
+            copied: worked(|w| &w.copied),
+            zeroed_here: worked(|w| &w.zeroed_here),
+            zeroed_by_kernel: worked(|w| &w.zeroed_by_kernel),
+            grown_in_place_bytes: worked(|w| &w.grown_in_place_bytes),
             zeroed_not: get(&self.tally.zeroed_not),
             cached_peak: get(&self.tally.cached_peak),
             allocated: sum(|c| &c.allocated) + get(&self.tally.allocated_in_fork),

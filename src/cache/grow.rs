@@ -4,7 +4,7 @@ use super::untouched::Noted;
 use super::{Cache, count::add, shard};
 use crate::geometry::{Block, Granules, SizeClass};
 use crate::heap::{Behind, End, Found, Relocated, Span, Wish};
-use crate::os::{GRANULE, Os};
+use crate::os::{CHUNK, GRANULE, Os};
 use crate::sync::atomic::Ordering;
 
 /// Up to this many bytes a block that cannot grow into resident memory is copied into some: faulting as much in
@@ -42,13 +42,20 @@ impl<O: Os> Cache<O> {
         let more = (new as u64).wrapping_sub(old as u64);
         match self.shard_slow() {
             Some(shard) => {
-                let _stacks = shard.lock(self.os());
+                let mut stacks = shard.lock(self.os());
                 shard::bump(&shard.counts.live, more);
+                if new > old {
+                    stacks.grew(more);
+                }
             }
             None => add(&self.tally.live_in_fork, more),
         }
         if new > old {
             self.note_peaks();
+        }
+        if new >= old + CHUNK {
+            // Relaxed: a statistic.
+            self.tally.live_peak.fetch_max(self.live(), Ordering::Relaxed);
         }
     }
 
@@ -189,8 +196,8 @@ impl<O: Os> Cache<O> {
 
     /// Counts a block that grew where it lay.
     fn grew_in_place(&self, block: Span, longer: usize) {
-        add(&self.tally.grown_in_place, 1);
-        add(&self.tally.grown_in_place_bytes, (longer - block.len) as u64);
+        self.add_here(|worked| &worked.grown_in_place, 1);
+        self.add_here(|worked| &worked.grown_in_place_bytes, longer - block.len);
     }
 
     /// Takes another block for the content of one.
@@ -221,18 +228,17 @@ impl<O: Os> Cache<O> {
 
     /// Counts a block of which all was copied to resize it.
     pub(crate) fn copied_whole(&self) {
-        add(&self.tally.grown_by_copying, 1);
+        self.add_here(|worked| &worked.grown_by_copying, 1);
     }
 
     /// Counts bytes that a growing block had to have copied.
     pub(crate) fn copied(&self, bytes: usize) {
-        // Relaxed: a statistic.
-        self.tally.copied.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.add_here(|worked| &worked.copied, bytes);
     }
 
     /// Counts a request of `bytes` zeroed ones, of which so many were zeroed by writing them; the others were untouched.
     pub(crate) fn zeroed(&self, bytes: usize, written: usize) {
-        add(&self.tally.zeroed_here, written as u64);
-        add(&self.tally.zeroed_by_kernel, bytes.saturating_sub(written) as u64);
+        self.add_here(|worked| &worked.zeroed_here, written);
+        self.add_here(|worked| &worked.zeroed_by_kernel, bytes.saturating_sub(written));
     }
 }

@@ -91,6 +91,15 @@ impl Keeper {
         }
     }
 
+    /// Whether it sleeps until it is woken, or as if it did from now on.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn sleeps(&self, from_now_on: bool) -> bool {
+        if from_now_on {
+            self.word.store(ASLEEP, Ordering::Relaxed);
+        }
+        self.word.load(Ordering::Relaxed) == ASLEEP
+    }
+
     pub(super) fn reset_in_child(&self) {
         // Relaxed: the child has one thread.
         let _ = self.state.compare_exchange(RUNS, WANTED, Ordering::Relaxed, Ordering::Relaxed);

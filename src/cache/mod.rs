@@ -96,20 +96,29 @@ pub(crate) struct Started {
     pub(crate) traced: bool,
 }
 
+/// What every request and every free reads, on lines that nothing else is written to: two lines apart, as a [`Shard`] is.
+#[repr(align(128))]
+struct Steady {
+    /// Null until the first request.
+    shards: AtomicPtr<Shard>,
+    shard_count: AtomicUsize,
+    /// How far from a line long blocks begin, in bytes.
+    skew: AtomicUsize,
+    /// The most that one shard holds now, in bytes, and its stacks of that: `Bounds`.
+    shard_bytes_max: AtomicUsize,
+    shard_stacked_max: AtomicUsize,
+}
+
 pub(crate) struct Cache<O: Os> {
+    steady: Steady,
     heap: PageHeap<O>,
     /// Memory in small pages, for zeroed blocks that are barely touched.
     thin: PageHeap<O>,
     /// The kernel's page size in bytes.
     page: AtomicUsize,
-    /// How far from a line long blocks begin, in bytes.
-    skew: AtomicUsize,
     /// What an allocator that gives everything back would fault in at a time, in bytes; 0 before the start.
     fault_unit: AtomicUsize,
-    /// Null until the first request.
-    shards: AtomicPtr<Shard>,
-    shard_count: AtomicUsize,
-    /// Where `shards` is kept while a thread forks.
+    /// Where the shards are kept while a thread forks.
     shards_in_fork: AtomicPtr<Shard>,
     /// While a thread forks, and in the child until that is seen to: the mark of the process that forks; else 0.
     mark_in_fork: AtomicU64,
@@ -135,9 +144,6 @@ pub(crate) struct Cache<O: Os> {
     alone: AtomicU32,
     /// The next thread's shard.
     next: AtomicUsize,
-    /// The most that one shard holds now, in bytes, and its stacks of that: `Bounds`.
-    shard_bytes_max: AtomicUsize,
-    shard_stacked_max: AtomicUsize,
     /// Dirty bytes beyond which a free purges: the ceiling, less the stacks' share; `usize::MAX` without one.
     dirty_max: AtomicUsize,
     limits: Lock<Limits>,
@@ -172,13 +178,17 @@ impl<O: Os> Cache<O> {
         /// given twice.
         const fn with_reserve(os: O, again: O, reserve_min: usize, hooks: Option<Hooks>) -> Self {
             Self {
+                steady: Steady {
+                    shards: AtomicPtr::new(core::ptr::null_mut()),
+                    shard_count: AtomicUsize::new(0),
+                    skew: AtomicUsize::new(0),
+                    shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
+                    shard_stacked_max: AtomicUsize::new(SHARD_BYTES_MAX),
+                },
                 heap: PageHeap::new(os),
                 thin: PageHeap::new(again),
                 page: AtomicUsize::new(0),
-                skew: AtomicUsize::new(0),
                 fault_unit: AtomicUsize::new(0),
-                shards: AtomicPtr::new(core::ptr::null_mut()),
-                shard_count: AtomicUsize::new(0),
                 shards_in_fork: AtomicPtr::new(core::ptr::null_mut()),
                 mark_in_fork: AtomicU64::new(0),
                 thread_in_fork: AtomicU64::new(0),
@@ -192,8 +202,6 @@ impl<O: Os> Cache<O> {
                 unclosable: AtomicUsize::new(0),
                 alone: AtomicU32::new(0),
                 next: AtomicUsize::new(0),
-                shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
-                shard_stacked_max: AtomicUsize::new(SHARD_BYTES_MAX),
                 dirty_max: AtomicUsize::new(usize::MAX),
                 limits: Lock::new(Limits::new()),
                 untouched: Lock::new(Untouched::new()),
@@ -229,7 +237,7 @@ impl<O: Os> Cache<O> {
     /// Whether [`Cache::start`] has been.
     pub(crate) fn has_started(&self) -> bool {
         // Acquire: pairs with the release in `start`, so that whoever sees this sees what there is to care for.
-        self.shard_count.load(Ordering::Acquire) > 0
+        self.steady.shard_count.load(Ordering::Acquire) > 0
     }
 
     /// Gets ready for the first request: reads the environment, asks the host, maps the shards. `None` if the
@@ -269,7 +277,7 @@ impl<O: Os> Cache<O> {
         self.heap.start(setup);
         self.start_thin(setup);
         self.page.store(facts.page, Ordering::Relaxed);
-        self.skew.store(skew(facts.l1_ways), Ordering::Relaxed);
+        self.steady.skew.store(skew(facts.l1_ways), Ordering::Relaxed);
         // The C library gives no advice: its memory is huge only where everybody's is.
         let is_huge = facts.huge_mode == HugeMode::Always && facts.huge_page > 0;
         let unit = if is_huge { facts.huge_page } else { facts.page };
@@ -279,7 +287,7 @@ impl<O: Os> Cache<O> {
         let traced = self.trace.start(os, &facts);
         self.set_care(&settings, traced);
         // Release: pairs with the acquire in `has_started`.
-        self.shard_count.store(count, Ordering::Release);
+        self.steady.shard_count.store(count, Ordering::Release);
         if settings.background {
             self.keeper.ask_for();
         }
@@ -294,7 +302,7 @@ impl<O: Os> Cache<O> {
         if let Some(ceiling) = settings.cache_bytes {
             let per_shard = (ceiling / STACKS_SHARE / shards).min(SHARD_BYTES_MAX);
             // Relaxed: published by the release store of `shards`.
-            self.shard_bytes_max.store(per_shard, Ordering::Relaxed);
+            self.steady.shard_bytes_max.store(per_shard, Ordering::Relaxed);
             let hot = if hot::is_wanted(per_shard) { hot::HOT_MAX } else { 0 };
             self.dirty_max.store(ceiling - (per_shard + hot) * shards, Ordering::Relaxed);
         }
@@ -315,7 +323,7 @@ impl<O: Os> Cache<O> {
     #[inline]
     pub(crate) fn colour(&self, turn: usize, layout: Layout) -> usize {
         // Relaxed: as in `page`.
-        Block::colour(turn, layout, self.skew.load(Ordering::Relaxed))
+        Block::colour(turn, layout, self.steady.skew.load(Ordering::Relaxed))
     }
 
     /// Takes a block of a class from this thread's shard: the whole fast path. `None` if there is none, and

@@ -47,8 +47,8 @@ impl<O: Os> Cache<O> {
     #[inline]
     pub(super) fn bounds(&self) -> Bounds {
         // Relaxed, both: limits, published when the shards were.
-        let bytes = self.shard_bytes_max.load(Ordering::Relaxed);
-        Bounds { bytes, stacked: self.shard_stacked_max.load(Ordering::Relaxed) }
+        let bytes = self.steady.shard_bytes_max.load(Ordering::Relaxed);
+        Bounds { bytes, stacked: self.steady.shard_stacked_max.load(Ordering::Relaxed) }
     }
 
     /// The calling thread's shard, if it has a hot run and free runs: not where it may hold little, nor where freed memory is

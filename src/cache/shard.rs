@@ -52,6 +52,8 @@ pub(super) struct Stacks {
     tick_at: u64,
     /// Of what was allocated, so many bytes the limits have been told of.
     told: u64,
+    /// What blocks grew by since then, in bytes.
+    grown: u64,
 }
 
 /// What is counted in a shard. Written under its lock by whoever holds it, so plain stores suffice; read by
@@ -75,6 +77,21 @@ pub(super) struct Counts {
     pub(super) by_size: [BySize; SIZES],
     /// Which stacks are not empty, a bit a class.
     pub(super) filled: [AtomicU64; SizeClass::COUNT.div_ceil(64)],
+    pub(super) worked: Worked,
+}
+
+/// What this shard's threads did with blocks, beside taking and freeing them. Written by [`Cache::add_here`] alone, without the
+/// lock: in one place for all, threads that zero short blocks would wait for each other.
+///
+/// [`Cache::add_here`]: super::Cache::add_here
+#[derive(Default)]
+pub(super) struct Worked {
+    pub(super) zeroed_here: AtomicU64,
+    pub(super) zeroed_by_kernel: AtomicU64,
+    pub(super) grown_in_place: AtomicU64,
+    pub(super) grown_in_place_bytes: AtomicU64,
+    pub(super) grown_by_copying: AtomicU64,
+    pub(super) copied: AtomicU64,
 }
 
 /// Sizes that are told apart: under 64 KiB, doublings from there up to 16 GiB, and all above.
@@ -116,6 +133,7 @@ impl Shard {
             turn: 0,
             tick_at: TICK,
             told: 0,
+            grown: 0,
         };
         Self { stacks: Latch::new(stacks), counts: Counts::default() }
     }
@@ -187,11 +205,19 @@ impl Stacks {
         (self.turn, tick)
     }
 
+    /// Counts `more` bytes by which a block grew: no request, but memory that the limits are told of all the same. By the next
+    /// request: while vectors grow, what the shorter ones left is between them, and would be purged just before it is used.
+    pub(super) fn grew(&mut self, more: u64) {
+        self.grown = self.grown.saturating_add(more);
+        self.tick_at = self.tick_at.saturating_sub(more);
+    }
+
     /// Takes what the limits have not been told yet, in bytes.
     pub(super) fn take_untold(&mut self, counts: &Counts) -> usize {
         // Relaxed: written under the lock.
         let allocated = counts.allocated.load(Ordering::Relaxed);
-        (allocated - core::mem::replace(&mut self.told, allocated)) as usize
+        let taken = allocated - core::mem::replace(&mut self.told, allocated);
+        taken.saturating_add(core::mem::take(&mut self.grown)) as usize
     }
 
     /// Notes that `less` bytes left what is free beside the stacks, and `more` came.

@@ -39,7 +39,7 @@ impl<O: Os> Cache<O> {
     /// The shards, wherever they are kept; null before the first request and while a thread forks.
     pub(super) fn shards_now(&self) -> *mut Shard {
         // Acquire: pairs with the release in `start`, so that the shards and settings are seen whole.
-        let shards = self.shards.load(Ordering::Acquire);
+        let shards = self.steady.shards.load(Ordering::Acquire);
         if shards.is_null() { self.shards_careful.load(Ordering::Acquire) } else { shards }
     }
 
@@ -55,14 +55,14 @@ impl<O: Os> Cache<O> {
         }
         // SAFETY: `map` wrote `shard_count` shards there before `start` published the pointer, for ever; they
         // are shared, and all that changes in them is behind a lock or atomic.
-        unsafe { core::slice::from_raw_parts(shards, self.shard_count.load(Ordering::Relaxed)) }
+        unsafe { core::slice::from_raw_parts(shards, self.steady.shard_count.load(Ordering::Relaxed)) }
     }
 
     /// The calling thread's shard, once the cache is ready, unless all have to take the slow path.
     #[inline]
     pub(super) fn shard(&self) -> Option<&Shard> {
         // Acquire: pairs with the release in `start`.
-        self.shard_of(self.shards.load(Ordering::Acquire))
+        self.shard_of(self.steady.shards.load(Ordering::Acquire))
     }
 
     /// The calling thread's shard, once the cache is ready.
@@ -81,7 +81,7 @@ impl<O: Os> Cache<O> {
             mine = self.assign_slow();
         }
         // The count is a power of two; another cache, in a test, may have fewer shards.
-        let mask = self.shard_count.load(Ordering::Relaxed) - 1;
+        let mask = self.steady.shard_count.load(Ordering::Relaxed) - 1;
         // SAFETY: as in `shards`; the index is under the count.
         Some(unsafe { &*shards.add((mine - 1) & mask) })
     }

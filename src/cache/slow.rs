@@ -54,6 +54,10 @@ impl<O: Os> Cache<O> {
             add(&self.tally.missed_by_size[shard::size_line(requested)], 1);
         }
         let turn = self.count_taken(requested);
+        if run.found.fresh() >= CHUNK {
+            // It was not counted yet when its fresh memory was seen to. Relaxed: a statistic.
+            self.tally.live_peak.fetch_max(self.live(), Ordering::Relaxed);
+        }
         Some(Handed { start: run.span.start, unclean: run.unclean, turn, fresh: run.found.fresh() })
     }
 

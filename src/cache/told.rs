@@ -43,11 +43,11 @@ impl<O: Os> Cache<O> {
         let level = self.heap.level();
         let mut limits = self.limits.lock(self.os());
         let mut highest = level.out_max;
+        // What could not serve this run is as good as handed out: to forget it would purge, when this run is free
+        // again, what it will need next time, and leave the resident peak what it is.
+        highest = highest.max(level.out + level.stranded);
         if fresh >= CHUNK {
-            limits.missed();
-            // What could not serve this run is as good as handed out: to forget it would purge, when this run is free
-            // again, what it will need next time, and leave the resident peak what it is.
-            highest = highest.max(level.out + level.stranded);
+            limits.missed(highest);
         }
         limits.allocated(0, highest, level.out);
         let (excess, keep, unit) = self.too_much(&limits, &level);

@@ -31,6 +31,7 @@ mod vma;
 pub(crate) use hooks::{at_exit, at_fork, keep_small_top, start_thread};
 pub(crate) use in_use::{InUse, huge_page_bytes};
 pub(crate) use limits::{Limit, overcommit_mode};
+pub(crate) use output::why_not_created;
 #[cfg(not(all(test, loom)))]
 pub(crate) use signals::{INTERRUPT, at_signals};
 pub(crate) use smaps::mappings;

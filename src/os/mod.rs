@@ -28,7 +28,7 @@ pub(crate) use linux::lock_pages;
 pub(crate) use linux::{INTERRUPT, at_signals};
 pub(crate) use linux::{
     InUse, Limit, Linux, Usage, at_exit, at_fork, die, fault_costs, huge_page_bytes, keep_small_top,
-    mappings, overcommit_mode, start_thread,
+    mappings, overcommit_mode, start_thread, why_not_created,
 };
 pub(crate) use obstacle::{Asked, refused, why_not_mapped};
 #[cfg(test)]

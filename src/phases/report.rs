@@ -26,8 +26,18 @@ pub struct PhaseReport {
     pub(super) major: u64,
     #[cfg_attr(feature = "serde", serde(rename = "peak_live_bytes"))]
     pub(super) live: u64,
-    #[cfg_attr(feature = "serde", serde(rename = "peak_resident_bytes"))]
+    #[cfg_attr(feature = "serde", serde(rename = "peak_resident_bytes", serialize_with = "null_if_nothing"))]
     pub(super) resident: u64,
+}
+
+/// Writes 0 as nothing: nobody looked.
+#[cfg(feature = "serde")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn null_if_nothing<S: serde::Serializer>(bytes: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    match *bytes {
+        0 => serializer.serialize_none(),
+        bytes => serializer.serialize_some(&bytes),
+    }
 }
 
 impl PhaseReport {

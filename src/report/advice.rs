@@ -87,6 +87,11 @@ impl Seen {
         if would > 0.0 { self.saved() / would } else { 0.0 }
     }
 
+    /// What was live at most, as far as there ever was memory for it: a request may be for address space, mostly.
+    fn touched_max(&self) -> u64 {
+        self.live_max.min(self.resident_max)
+    }
+
     /// Whether memory was given back, and then asked for again, in amounts that show.
     fn faults_again(&self) -> bool {
         self.fresh > self.live_max.saturating_mul(2) && self.purged > self.live_max / 2
@@ -199,12 +204,12 @@ fn ceiling(seen: &Seen) -> Option<String> {
     }
     let again = seen.fresh.saturating_sub(seen.live_max);
     // In steps of 64 MiB, so that the number can be remembered.
-    let enough = seen.live_max.next_multiple_of(64 << 20);
+    let enough = seen.touched_max().next_multiple_of(64 << 20);
     if seen.limit.is_some_and(|limit| enough > limit / 10 * 9) {
         return None;
     }
     match seen.ceiling {
-        Some(ceiling) if ceiling < seen.live_max => Some(format!(
+        Some(ceiling) if ceiling < seen.touched_max() => Some(format!(
             "Raise the ceiling from {} to {}: {} had to be faulted in again because it had been given back. \
              ZK_NALLOC_CACHE_BYTES={}, or unset it.",
             size(ceiling),
@@ -253,8 +258,8 @@ fn first_touch(seen: &Seen) -> Option<String> {
         format!(
             "The page faults left are first touches, {} in all: prefault({}) on a thread beside the loading of the proving \
              key takes them out of the first proof.",
-            size(seen.fresh),
-            seen.live_max.next_multiple_of(1 << 20)
+            size(seen.fresh.min(seen.resident_max)),
+            seen.touched_max().next_multiple_of(1 << 20)
         )
     })
 }

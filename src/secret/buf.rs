@@ -235,6 +235,11 @@ impl SecretBuf {
     }
 
     /// Where the bytes are.
+    /// Whether it lies in a pool.
+    pub(super) const fn is_in_pool(&self) -> bool {
+        matches!(self.home, Home::Slot(_))
+    }
+
     pub(super) fn address(&self) -> usize {
         self.frame.address()
     }

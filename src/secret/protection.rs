@@ -35,7 +35,9 @@ pub enum Measure {
 
 impl Measure {
     /// All of them, in the order in which a [`Status`](super::Status) lists them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: &'static [Self] = &Self::EACH;
+
+    pub(super) const EACH: [Self; 10] = [
         Self::GuardPages,
         Self::Canary,
         Self::Wipe,

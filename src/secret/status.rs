@@ -93,7 +93,7 @@ impl fmt::Display for Refusal {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Status {
-    states: [Code; Measure::ALL.len()],
+    states: [Code; Measure::EACH.len()],
     limit: Option<Limit>,
 }
 
@@ -110,7 +110,7 @@ impl Status {
     /// Everything that is asked for counts as in force until the kernel says otherwise.
     pub(super) fn asked(protection: Protection) -> Self {
         let state = |m| if protection.asks_for(m) { Code::InForce } else { Code::NotAskedFor };
-        Self { states: Measure::ALL.map(state), limit: None }
+        Self { states: Measure::EACH.map(state), limit: None }
     }
 
     pub(super) fn refuse(&mut self, measure: Measure, errno: Errno, obstacle: Obstacle) {
@@ -159,7 +159,7 @@ impl Status {
     /// ```
     pub fn iter(&self) -> impl Iterator<Item = (Measure, State)> + use<> {
         let status = *self;
-        Measure::ALL.into_iter().map(move |m| (m, status.get(m)))
+        Measure::EACH.into_iter().map(move |m| (m, status.get(m)))
     }
 
     /// Whether every measure that was asked for is in force.
@@ -172,7 +172,7 @@ impl Status {
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, (measure, state)) in self.iter().enumerate() {
-            let end = if n + 1 < Measure::ALL.len() { "\n" } else { "" };
+            let end = if n + 1 < Measure::EACH.len() { "\n" } else { "" };
             write!(f, "{:<20} {state}{end}", measure.name())?;
         }
         Ok(())

@@ -205,7 +205,8 @@ impl<T: PlainData> Secret<[T]> {
     ///
     /// # Errors
     /// Gives the buffer back if its length is no whole number of elements, or its bytes are not aligned for
-    /// them. On pages of their own they are, if the length fits; in a pool up to an alignment of 16.
+    /// them. On pages of their own they are, if the length fits, up to an alignment of 4,096, beyond which this does not compile; in
+    /// a pool up to an alignment of 16.
     ///
     /// ```
     /// use zk_nalloc::{Secret, SecretBuf};
@@ -218,7 +219,12 @@ impl<T: PlainData> Secret<[T]> {
     #[expect(clippy::result_large_err, reason = "a buffer that does not fit goes back to its owner")]
     pub fn from_buf(buf: SecretBuf) -> Result<Self, SecretBuf> {
         const { assert!(size_of::<T>() != 0, "a slice of nothing has no length in bytes") };
-        let fits = buf.len().is_multiple_of(size_of::<T>()) && buf.address().is_multiple_of(align_of::<T>());
+        const { assert!(align_of::<T>() <= ALIGN_MAX, "no secret is aligned to more than a page") };
+        // Where it lies by chance says nothing of where a clone will (X9).
+        let has_clones_aligned = align_of::<T>() <= FRONT || !buf.is_in_pool();
+        let fits = has_clones_aligned
+            && buf.len().is_multiple_of(size_of::<T>())
+            && buf.address().is_multiple_of(align_of::<T>());
         if fits { Ok(Self { buf, contents: PhantomData }) } else { Err(buf) }
     }
 }

@@ -8,8 +8,11 @@ use super::table::{Row, Value};
 /// A map of the numbers of the table: bytes and counts as integers, shares in 0..=1, `null` for what is unknown.
 impl Serialize for Stats {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        for row in self.rows(self.footprint()) {
+        let rows = self.rows(self.footprint());
+        // Some formats want to know beforehand.
+        let entries = rows.iter().filter(|row| matches!(row, Row::Line(..))).count();
+        let mut map = serializer.serialize_map(Some(entries))?;
+        for row in rows {
             let Row::Line(key, _, value) = row else { continue };
             match value {
                 Value::Count(number) | Value::Bytes(number) => map.serialize_entry(key, &number)?,

@@ -174,6 +174,9 @@ fn a_trace_that_cannot_begin_says_so_once_and_records_nothing() {
     os.set_environment(&[NAMED]);
     assert!(!Trace::new().start(&os, &os.facts()));
     assert!(os.said()[0].contains("by another process"));
+    os.fail(Call::Create, When::Nth(1), errno::ENOSPC);
+    assert!(!Trace::new().start(&os, &os.facts()));
+    assert!(os.said()[0].contains("no space left"));
     os.set_environment(&[]);
     assert!(!Trace::new().start(&os, &os.facts()) && os.said().is_empty());
 }
@@ -188,6 +191,17 @@ fn a_file_that_fails_later_ends_the_trace_with_one_line() {
     assert!(!trace.is_on());
     trace.finish(&os);
     assert_eq!(os.said().len(), 1);
+}
+
+#[test]
+fn a_file_that_fails_at_the_end_is_one_line_too() {
+    for failing in 1..3 {
+        let (os, trace) = started();
+        trace.taken(&os, 64, layout(1), false, 0);
+        os.fail(Call::Write, When::From(failing), errno::ENOSPC);
+        trace.finish(&os);
+        assert_eq!(os.said().len(), 1, "{failing}");
+    }
 }
 
 #[test]

@@ -113,6 +113,7 @@ pub fn built(program: &Program, feature: &str) -> Result<PathBuf, String> {
         if program.aligned {
             align(&mut command);
         }
+        as_rivals_are_released(&mut command, program.aligned);
     }
     let output = command.output().map_err(|cause| format!("cargo did not start: {cause}"))?;
     if !output.status.success() {
@@ -146,6 +147,28 @@ fn align(command: &mut Command) {
         flags.push(flag);
     }
     command.env(name, flags);
+}
+
+/// Has allocators in C and C++ compiled as those in Rust are: without the checks that they make unless `NDEBUG` is defined (snmalloc
+/// fills what it gives back, and proves its trees right at each step), for the same processor, and as aligned.
+fn as_rivals_are_released(command: &mut Command, aligned: bool) {
+    let is_native = ["CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS"].into_iter().any(|name| {
+        std::env::var_os(name).is_some_and(|flags| flags.to_string_lossy().contains("target-cpu=native"))
+    });
+    let wanted = [
+        (true, "-DNDEBUG"),
+        (is_native, "-march=native"),
+        (aligned, "-falign-functions=64"),
+        (aligned, "-falign-loops=64"),
+    ];
+    for name in ["CFLAGS", "CXXFLAGS"] {
+        let mut flags = std::env::var_os(name).unwrap_or_default();
+        for (_, flag) in wanted.iter().filter(|(is_wanted, _)| *is_wanted) {
+            flags.push(" ");
+            flags.push(flag);
+        }
+        command.env(name, flags);
+    }
 }
 
 /// Puts a program where the next build does not overwrite it.

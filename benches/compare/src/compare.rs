@@ -157,8 +157,10 @@ pub fn foreign_settings() -> impl Iterator<Item = OsString> {
 /// The environment of a peer's process of so many threads.
 #[must_use]
 pub fn environment(peer: &Peer, threads: usize) -> Vec<(String, String)> {
-    // Its slabs are per thread and of 8 GiB each unless told otherwise: together no more than half of the memory.
-    let slab = Machine::here().memory_mib / 1024 / 2 / (threads as u64 + 4);
+    // Its slabs are per thread and of 8 GiB each unless told otherwise, and nothing in them is used again within a phase: together
+    // about half of the memory.
+    let (half, slabs) = (Machine::here().memory_mib / 2, threads as u64 + 4);
+    let slab = (half + 512 * slabs) / (1024 * slabs);
     let slab = ("ZK_ALLOC_SLAB_GB".to_owned(), slab.clamp(1, 8).to_string());
     let own = peer.environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     std::iter::once(slab).chain(own).collect()
@@ -211,8 +213,8 @@ pub fn describe(settings: Settings) -> Vec<String> {
             Settings { turns, quick: true, .. } => format!("turns: {turns}, quick"),
             Settings { turns: turns @ ..2, .. } => format!("turns: {turns}"),
             Settings { turns, .. } => format!(
-                "turns: {turns}, and up to {} of {OURS} and of those near the best, while the fastest rounds of even and odd \
-                 turns differ by more than {:.0} %",
+                "turns: {turns}, and up to {} of {OURS} and of those near the best, while the fastest rounds of both \
+                 halves of the turns differ by more than {:.0} %",
                 TURNS_TIMES_MAX * turns,
                 (summary::SETTLED_RATIO_MAX - 1.0) * 100.0
             ),

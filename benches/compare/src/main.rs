@@ -67,7 +67,7 @@ struct Run {
     #[arg(long, value_delimiter = ',', value_parser = peers::ALL.map(|peer| peer.name))]
     allocator: Vec<String>,
     /// Processes per pattern and allocator; every second turn runs the allocators backwards. A comparison of patterns in
-    /// full goes on, up to three times as long, with nalloc and those near the best while even and odd turns differ
+    /// full goes on, up to three times as long, with nalloc and those near the best while both halves of the turns differ
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     turns: u32,
     /// Threads of each process [default: the processors it may use]
@@ -180,10 +180,10 @@ fn system_calls(options: &Run) -> Result<(), Error> {
     is_there(options)?;
     let calls = calls::count(&patterns, &peers, settings)?;
     let table = calls::table(&calls);
-    if let Some(name) = &options.record {
-        keep(Record { calls, ..Record::default() }, name)?;
-    }
-    say(table)
+    let kept =
+        options.record.as_ref().map_or(Ok(()), |name| keep(Record { calls, ..Record::default() }, name));
+    say(table)?;
+    kept
 }
 
 fn replay(trace: &Path, options: &Run) -> Result<(), Error> {
@@ -195,13 +195,15 @@ fn replay(trace: &Path, options: &Run) -> Result<(), Error> {
 
 /// Refuses a record to which nothing can be added: only a comparison of patterns begins one.
 fn is_there(options: &Run) -> Result<(), Error> {
-    let folder = options.record.as_ref().map(|name| records().join(name));
-    match folder.filter(|folder| !folder.exists()) {
-        Some(folder) => {
-            Err(Error::new(format!("{}: no such record, to which this could be added", folder.display())))
-        }
-        None => Ok(()),
+    let Some(name) = &options.record else { return Ok(()) };
+    let folder = records().join(name);
+    if !folder.exists() {
+        return Err(Error::new(format!(
+            "{}: no such record, to which this could be added",
+            folder.display()
+        )));
     }
+    can_keep(name, settings(options))
 }
 
 /// Writes a record, or adds to the one of that name, and returns its folder.
@@ -220,22 +222,25 @@ fn keep(record: Record, name: &str) -> Result<(), Error> {
 }
 
 /// Sees to it that a record can be begun or added to, before hours of work and not after them.
-fn can_keep(name: &str) -> Result<(), Error> {
+fn can_keep(name: &str, settings: Settings) -> Result<(), Error> {
     let mut parts = Path::new(name).components();
     if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
         return Err(Error::new(format!("--record {name:?}: the name of a folder beside the other records")));
     }
     let folder = records().join(name);
     if folder.exists() {
-        Record::read(&folder)
+        let there = Record::read(&folder)
             .map_err(|cause| Error::new(format!("--record {name}: it cannot be added to: {cause}")))?;
+        if let Some(line) = there.differs_from(&compare::describe(settings)) {
+            return Err(Error::new(format!("--record {name}: it cannot be added to: here it is {line}")));
+        }
     }
     Ok(())
 }
 
 fn run(options: &Run) -> Result<(), Error> {
     let Chosen { patterns, arenas, peers, settings } = chosen(options)?;
-    options.record.as_deref().map_or(Ok(()), can_keep)?;
+    options.record.as_deref().map_or(Ok(()), |name| can_keep(name, settings))?;
     let all = options.pattern.is_empty() && options.allocator.is_empty() && !options.quick;
     let name = options.record.clone().or_else(|| all.then(|| fresh_name(&date())));
     let so_far = |record: &Record| name.as_deref().map_or(Ok(()), |name| put(record.clone(), name).map(drop));

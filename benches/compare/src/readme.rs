@@ -220,15 +220,22 @@ fn score(from: &Folders) -> Result<String, Error> {
     let of = |folder: &Path| -> Result<String, Error> {
         Ok(tables::score(&measured(&record::Record::read(folder)?, &all)))
     };
+    let from_where = |folder: &Path| -> Result<String, Error> {
+        let about = record::Record::read(folder)?.about;
+        // The patterns' own; of what else a record holds it may say more.
+        let commits = about.iter().filter_map(|line| line.strip_prefix("commit: "));
+        let commits: Vec<&str> = commits.filter_map(|line| line.split([':', ',']).next()).collect();
+        Ok(format!("{}, commit {}", place(folder), commits.join(" and ")))
+    };
     let of_random = record::Record::read(from.random)?;
     Ok(format!(
-        "Patterns of provers, 64 KiB to 16 GiB on one to 64 threads ({}): {}\n\nThose of the same that were run \
-         on another machine ({}): {}\n\nRandom workloads, which nobody has worked towards ({}): {}\n\n{}",
-        place(from.compared),
+        "Patterns of provers, from 64 KiB to half of the memory alive on one to 64 threads ({}): {}\n\nThose of the same that \
+         were run on another machine ({}): {}\n\nRandom workloads, the first numbers ({}): {}\n\n{}",
+        from_where(from.compared)?,
         of(from.compared)?,
-        place(from.elsewhere),
+        from_where(from.elsewhere)?,
         of(from.elsewhere)?,
-        place(from.random),
+        from_where(from.random)?,
         of(from.random)?,
         tables::together(&measured(&of_random, &all)),
     ))
@@ -269,7 +276,7 @@ mod tests {
             own: &folder("<!-- begin results -->"),
             compared: &folder("<!-- begin peers -->"),
             elsewhere: &folder("on another machine"),
-            random: &folder("has worked towards"),
+            random: &folder("\nRandom workloads, "),
         };
         let now = filled(&readme, &from).expect("can be read");
         assert!(now == readme, "run `zk-compare report`");

@@ -142,18 +142,21 @@ impl Record {
         write_if_any(&self.replays, &folder.join(REPLAYS)).map_err(|cause| doing(&cause))
     }
 
-    /// Adds what was measured later: it takes the place of runs of the same patterns, of the same tables of arenas,
-    /// of the same counts, and of replays of the same traces.
+    /// Adds what was measured later: it takes the place of runs of the same patterns under the same allocators, of the same tables
+    /// of arenas, of the same counts, and of replays of the same traces under the same allocators.
     #[must_use]
     pub fn joined(mut self, later: Self) -> Self {
-        self.runs.retain(|run| later.runs.iter().all(|other| other.pattern != run.pattern));
+        let again = |run: &Run, other: &Run| other.pattern == run.pattern && other.peer == run.peer;
+        self.runs.retain(|run| later.runs.iter().all(|other| !again(run, other)));
         self.runs.extend(later.runs);
         self.arenas.retain(|turn| later.arenas.iter().all(|other| other.table != turn.table));
         self.arenas.extend(later.arenas);
         let same = |a: &Calls, b: &Calls| a.pattern == b.pattern && a.peer == b.peer;
         self.calls.retain(|calls| later.calls.iter().all(|other| !same(other, calls)));
         self.calls.extend(later.calls);
-        self.replays.retain(|replay| later.replays.iter().all(|other| other.trace != replay.trace));
+        let again =
+            |replay: &Replay, other: &Replay| other.trace == replay.trace && other.peer == replay.peer;
+        self.replays.retain(|replay| later.replays.iter().all(|other| !again(replay, other)));
         self.replays.extend(later.replays);
         for line in later.about {
             if !self.about.contains(&line) {
@@ -161,6 +164,18 @@ impl Record {
             }
         }
         self
+    }
+
+    /// Says what tells that another record was made on another machine or in another way: the first line of the kinds that matter
+    /// which this one has otherwise.
+    #[must_use]
+    pub fn differs_from<'a>(&'a self, about: &'a [String]) -> Option<&'a str> {
+        const KINDS: [&str; 5] =
+            ["processor: ", "processors in use: ", "memory: ", "huge pages: ", "compiled for: "];
+        KINDS.into_iter().find_map(|kind| {
+            let own = self.about.iter().find(|line| line.starts_with(kind))?;
+            about.iter().find(|line| line.starts_with(kind) && *line != own).map(String::as_str)
+        })
     }
 
     /// Reads a record from its folder.
@@ -347,7 +362,10 @@ mod tests {
         assert_eq!((both.runs.len(), both.about.len(), both.arenas.len()), (4, 3, 2));
         assert_eq!(both.calls, [calls("a/b", Some(8)), calls("b", Some(1))]);
         assert_eq!(both.replays, [replay("a", Some(0.5)), replay("b", Some(1.0))]);
-        assert_eq!(both.joined(later.clone()).runs.len(), 4, "measured anew");
+        assert_eq!(both.clone().joined(later.clone()).runs.len(), 4, "measured anew");
+        let one = Record { runs: vec![of("y", 7)], replays: vec![], ..Record::default() };
+        let other = record.clone().joined(one);
+        assert_eq!(other.runs, [of("x", 0), of("y", 7)], "the others of that pattern stay");
         assert!(Record::read(&folder).is_err());
     }
 }

@@ -123,8 +123,8 @@ fn of_random((record, name): (&Record, &str), all: &[Pattern]) -> String {
     let measured = measured(record, all);
     let about = about(record);
     let mut text = format!(
-        "{RANDOM}{name}\n\nDrawn from numbers, so that nobody has worked towards them: sizes, lifetimes, threads, and what blocks are used \
-         for. Any other can be had: `--pattern =random/12345`.\n\n{about}\n{}\n\n{}",
+        "{RANDOM}{name}\n\nDrawn from numbers: sizes, lifetimes, threads, and what blocks are used for. These are the first numbers, \
+         all of them. Any other can be had: `--pattern =random/12345`.\n\n{about}\n{}\n\n{}",
         tables::together(&measured),
         tables::overview(&measured)
     );

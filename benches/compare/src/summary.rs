@@ -1,7 +1,8 @@
 //! From single rounds to what a table says: pure functions.
 //!
 //! Why the best peer is chosen on one half of the turns and compared on the other: the minimum of many noisy peers is
-//! lower than any of them deserves. With a single turn there is only one half, and it serves for both.
+//! lower than any of them deserves. Each half chooses once, and the geometric mean of both comparisons counts, so that no turn is
+//! left out. With a single turn there is only one half, and it serves for both.
 
 use prove_harness::statistics::median;
 
@@ -105,9 +106,9 @@ pub fn of_pattern(runs: &[Run]) -> Vec<Summary> {
 /// How one of ours does beside the best peer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The best peer.
+    /// The best peer, or the best one of each half of the turns.
     pub best: String,
-    /// Our fastest warm round over its, on the turns that did not choose it.
+    /// Our fastest warm round over its, on the turns that did not choose it, which are each half once.
     pub time: f64,
     /// Our median warm round over its, of the turns together that both had: shown beside the other, and not judged. On a
     /// machine with two speeds the fastest round is that of whoever met the better one more often.
@@ -143,10 +144,12 @@ fn is_rival(ours: &str, judge: Judge, peer: &str) -> bool {
     }
 }
 
-/// The fastest warm round of a peer in one half of the turns, which are the even and the odd ones.
-fn half(runs: &[Run], peer: &str, odd: u32) -> f64 {
+/// The fastest warm round of a peer in one half of the turns. They take turns by two, one of which ran the allocators in their
+/// order and one backwards: who runs after whom shows. Fewer than four make no such halves, and take turns one by one.
+fn half(runs: &[Run], peer: &str, second: u32) -> f64 {
     let turns = runs.iter().map(|run| run.turn).max().map_or(1, |last| last + 1);
-    let mine = |run: &&Run| run.peer == peer && (turns == 1 || run.turn % 2 == odd);
+    let of = |turn: u32| if turns < 4 { turn % 2 } else { turn / 2 % 2 };
+    let mine = |run: &&Run| run.peer == peer && (turns == 1 || of(run.turn) == second);
     fastest(&runs.iter().filter(mine).collect::<Vec<_>>())
 }
 
@@ -157,28 +160,44 @@ pub fn judge(ours: &str, judge: Judge, runs: &[Run]) -> Option<Verdict> {
     let own = summaries.iter().find(|summary| summary.peer == ours)?;
     let rivals: Vec<&Summary> =
         summaries.iter().filter(|summary| is_rival(ours, judge, &summary.peer)).collect();
-    let chosen = |peer: &Summary| half(runs, &peer.peer, 0);
-    let best = rivals.iter().min_by(|a, b| chosen(a).total_cmp(&chosen(b)))?;
+    let best_of = |which: u32| {
+        let chosen = |peer: &Summary| half(runs, &peer.peer, which);
+        rivals.iter().min_by(|a, b| chosen(a).total_cmp(&chosen(b)))
+    };
+    let best = [best_of(0)?, best_of(1)?];
     let leanest = rivals.iter().filter(|rival| rival.stays_warm()).min_by(|a, b| a.peak.total_cmp(&b.peak));
     // What a program has without any pattern differs by allocator, and is no matter of patterns.
     let leaner = leanest.filter(|rival| own.peak > rival.peak + MEMORY_SLACK_BYTES / 4.0);
-    let (own_time, best_time) = (half(runs, ours, 1), half(runs, &best.peer, 1));
+    let times = [1, 0]
+        .map(|which| half(runs, ours, which))
+        .into_iter()
+        .zip([half(runs, &best[0].peer, 1), half(runs, &best[1].peer, 0)]);
+    let times: Vec<(f64, f64)> = times.collect();
     // Who failed in all turns of a half has no time there.
-    (own_time.is_finite() && best_time.is_finite()).then(|| Verdict {
-        best: best.peer.clone(),
-        time: own_time / best_time,
-        median: own.median / best.median,
+    times.iter().all(|(own, best)| own.is_finite() && best.is_finite()).then(|| Verdict {
+        best: if best[0] == best[1] {
+            best[0].peer.clone()
+        } else {
+            best.map(|b| b.peer.as_str()).join(", ")
+        },
+        time: mean_of_two(times[0].0 / times[0].1, times[1].0 / times[1].1),
+        median: mean_of_two(own.median / best[0].median, own.median / best[1].median),
         memory: own.peak / MEMORY_RATIO_MAX.mul_add(own.live, MEMORY_SLACK_BYTES),
         leaner: leaner.map(|rival| rival.peer.clone()),
-        agreed: is_settled(runs, ours) && is_settled(runs, &best.peer),
+        agreed: is_settled(runs, ours) && best.iter().all(|best| is_settled(runs, &best.peer)),
     })
+}
+
+/// The geometric mean.
+fn mean_of_two(a: f64, b: f64) -> f64 {
+    (a * b).sqrt()
 }
 
 /// Says whether a peer was about as fast in one half of the turns as in the other.
 fn is_settled(runs: &[Run], peer: &str) -> bool {
-    let (even, odd) = (half(runs, peer, 0), half(runs, peer, 1));
+    let (first, second) = (half(runs, peer, 0), half(runs, peer, 1));
     // Who fails does not do better for more turns.
-    even.max(odd) <= SETTLED_RATIO_MAX * even.min(odd) || !even.max(odd).is_finite()
+    first.max(second) <= SETTLED_RATIO_MAX * first.min(second) || !first.max(second).is_finite()
 }
 
 /// Returns the peers that want more turns: what is judged, and those that may be the best, if one of them was faster in
@@ -193,9 +212,9 @@ pub fn unsettled(judge: Judge, runs: &[Run]) -> Vec<String> {
     for ours in judged(judge).iter().filter(|ours| summaries.iter().any(|summary| summary.peer == **ours)) {
         let all = summaries.iter().map(|summary| summary.peer.as_str());
         let rivals: Vec<&str> = all.filter(|peer| is_rival(ours, judge, peer)).collect();
-        for odd in [0, 1] {
-            let best = rivals.iter().map(|peer| half(runs, peer, odd)).fold(f64::INFINITY, f64::min);
-            let near = rivals.iter().filter(|peer| half(runs, peer, odd) <= CONTENDER_RATIO_MAX * best);
+        for second in [0, 1] {
+            let best = rivals.iter().map(|peer| half(runs, peer, second)).fold(f64::INFINITY, f64::min);
+            let near = rivals.iter().filter(|peer| half(runs, peer, second) <= CONTENDER_RATIO_MAX * best);
             contenders.extend(near.map(|peer| (*peer).to_owned()));
         }
         contenders.push((*ours).to_owned());
@@ -235,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_is_chosen_on_even_turns_and_compared_on_odd_ones() {
+    fn the_best_is_chosen_on_half_of_the_turns_and_compared_on_the_other() {
         let runs = runs(&[
             (OURS, &[10.0, 11.0, 10.0]),
             // Lucky once, when it is chosen.
@@ -243,8 +262,21 @@ mod tests {
             ("jemalloc", &[9.0, 9.0, 9.0]),
         ]);
         let verdict = judge(OURS, Judge::Peers, &runs).unwrap();
-        assert_eq!((verdict.best.as_str(), (verdict.time * 100.0).round()), ("glibc", 110.0));
-        assert!((verdict.median - 1.0).abs() < 1e-9);
+        // 11 over 10 and 10 over 9.
+        assert_eq!((verdict.best.as_str(), (verdict.time * 1000.0).round()), ("glibc, jemalloc", 1106.0));
+        assert_eq!((verdict.median * 1000.0).round(), 1054.0);
+    }
+
+    /// The turns that ran the allocators backwards were all in one half, and who runs after whom shows.
+    #[test]
+    fn each_half_has_turns_of_both_orders() {
+        let runs = runs(&[
+            (OURS, &[10.0, 10.0, 10.0, 10.0, 10.0]),
+            ("glibc", &[20.0, 8.0, 20.0, 9.0, 20.0]),
+            ("jemalloc", &[8.5; 5]),
+        ]);
+        let verdict = judge(OURS, Judge::Peers, &runs).unwrap();
+        assert_eq!((verdict.best.as_str(), (verdict.time * 1000.0).round()), ("glibc, jemalloc", 1143.0));
     }
 
     #[test]
@@ -283,7 +315,7 @@ mod tests {
         // However far behind we are.
         assert_eq!(names(&[(OURS, &[40.0, 50.0, 40.0]), ("glibc", calm)]), ["glibc", OURS]);
         assert_eq!(names(&[(OURS, &[40.0, 40.0, 40.0]), ("glibc", calm)]), [""; 0]);
-        // The best of the even turns is compared on the odd ones, where somebody else is far ahead.
+        // The best of one half is compared on the other, where somebody else is far ahead.
         assert_eq!(
             names(&[(OURS, calm), ("glibc", &[13.0, 10.0]), ("jemalloc", &[12.6; 3])]),
             ["glibc", "jemalloc", OURS]

@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::patterns::Pattern;
+use crate::patterns::{Judge, Pattern};
 use crate::peers;
 use crate::record::Run;
 use crate::report::Measured;
@@ -147,18 +147,48 @@ fn score_of(judged: &[Judged]) -> String {
     let count = judged.len();
     let in_time = judged.iter().filter(|(.., verdict)| verdict.time_lost()).count();
     let lost = judged.iter().filter(|(.., verdict)| verdict.time_lost() || verdict.memory_lost()).count();
-    #[expect(clippy::cast_precision_loss, reason = "some dozens of rows")]
-    let mean = |of: fn(&Verdict) -> f64| {
-        (judged.iter().map(|(.., verdict)| of(verdict).ln()).sum::<f64>() / count as f64).exp()
-    };
+    let by_medians = judged.iter().filter(|(.., verdict)| verdict.median > summary::TIME_RATIO_MAX).count();
     format!(
         "Of {count} rows, each against the best of all peers that ran it, {} are won, {in_time} lost in time, and {} lost \
-         in memory alone; the geometric mean of the times is {:.2} of the best peer's, by the medians {:.2}.",
+         in memory alone; by the medians {by_medians} would be lost in time. The best peer is chosen on each half of the turns and \
+         compared on the other. The geometric mean of the times is {:.2} of its, by the medians {:.2}{}.{}",
         count - lost,
         lost - in_time,
-        mean(|verdict| verdict.time),
-        mean(|verdict| verdict.median),
+        mean_of(judged, |verdict| verdict.time),
+        mean_of(judged, |verdict| verdict.median),
+        without_pairs(judged),
+        of_small_sides(judged),
     )
+}
+
+fn mean_of(judged: &[Judged], of: fn(&Verdict) -> f64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "some dozens of rows")]
+    let count = judged.len() as f64;
+    (judged.iter().map(|(.., verdict)| of(verdict).ln()).sum::<f64>() / count).exp()
+}
+
+/// Says what the means are without the many rows that time an allocation and its free alone, if there are any.
+fn without_pairs(judged: &[Judged]) -> String {
+    let others: Vec<Judged> =
+        judged.iter().filter(|(pattern, ..)| !pattern.name.contains("pair")).cloned().collect();
+    match judged.len() - others.len() {
+        0 => String::new(),
+        pairs => format!(
+            "; without the {pairs} rows that allocate and free and touch nothing, {:.2} and {:.2}",
+            mean_of(&others, |verdict| verdict.time),
+            mean_of(&others, |verdict| verdict.median)
+        ),
+    }
+}
+
+/// Says which rows have fewer rivals, if there are any.
+fn of_small_sides(judged: &[Judged]) -> String {
+    match judged.iter().filter(|(pattern, ..)| pattern.judge == Judge::SmallSide).count() {
+        0 => String::new(),
+        rows => format!(
+            " {rows} of the rows are small blocks alone, which are not ours: each is against the allocator that serves them there."
+        ),
+    }
 }
 
 /// Lays out how each allocator does over all patterns that it was run with: geometric means of its times and peaks over the least of
@@ -250,13 +280,14 @@ pub fn overview(measured: &[Measured]) -> String {
     }
     format!(
         "{}\n\n- *time*: ours over the best peer's, by the fastest rounds; lost above {TIME_RATIO_MAX:.2}. The best peer is chosen \
-         on one half of the turns and compared on the other.\n- *median*: the same by the medians; shown, not judged.\n- \
+         on one half of the turns and compared on the other, and the other way round: the geometric mean of both.\n- *median*: the same by the medians; shown, not judged.\n- \
          *memory*: our peak over what is allowed, {MEMORY_RATIO_MAX:.2} of what was alive at once and {:.0} MiB; lost above 1, or \
-         where a peer that also stays warm (at most {WARM_FAULTS_MAX:.0} faults a round) peaks lower: its name stands \
-         in the last column.\n- *turns differ*: the fastest round of ours or of the best peer is more than {:.0} % faster in one \
+         where a peer that also stays warm (at most {WARM_FAULTS_MAX:.0} faults a round) peaks lower by more than {:.0} MiB, which is \
+         what programs differ by without any pattern: its name stands in the last column.\n- *turns differ*: the fastest round of ours or of the best peer is more than {:.0} % faster in one \
          half of the turns than in the other.\n\n{table}\n",
         score_of(&judged),
         MEMORY_SLACK_BYTES / f64::from(1 << 20),
+        MEMORY_SLACK_BYTES / 4.0 / f64::from(1 << 20),
         100.0 * (SETTLED_RATIO_MAX - 1.0),
     )
 }

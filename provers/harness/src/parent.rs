@@ -86,9 +86,9 @@ pub fn compare_all(
             for contender in order(contenders, turn) {
                 match run(task, contender, turn, settings, &progress) {
                     Ok(run) => {
-                        if let Some(trace) = trace_of(task, contender, turn, settings) {
-                            traces.push(trace);
-                        }
+                        // A file that could not be written was told of by the process itself.
+                        traces
+                            .extend(trace_of(task, contender, turn, settings).filter(|trace| trace.exists()));
                         runs.push(run);
                     }
                     Err(error) => {
@@ -110,12 +110,16 @@ pub fn compare_all(
     say(table::caption(&record, settings.rounds))?;
     written?;
     for trace in traces {
-        say(format_args!(
-            "a picture: cargo run --release -p zk-nalloc-trace -- picture {}",
-            trace.display()
-        ))?;
+        let name = quoted(&trace.display().to_string());
+        say(format_args!("for a picture: cargo run --release -p zk-nalloc-trace -- picture {name}"))?;
     }
     Ok(failed)
+}
+
+/// A name as a shell takes it.
+fn quoted(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    if name.chars().all(is_plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', r"'\''")) }
 }
 
 /// The contenders in the order of this turn: A B, then B A, and so on.

@@ -99,3 +99,16 @@ fn what_the_kernel_refuses_is_asked_for_in_smaller_runs_and_then_done_without() 
     model.os().fail_no_more();
     model.audit(true);
 }
+
+/// Nobody else came by, and what was faulted in stayed whatever happened.
+#[test]
+fn what_is_faulted_in_ahead_wakes_who_sleeps_until_there_is_something() {
+    let config = Config::new();
+    let model = model(config);
+    start(&model, &config);
+    let run = model.cache.take_ahead(64 * MIB).unwrap();
+    assert!(model.cache.keeper.sleeps(true));
+    assert!(model.cache.fault_in(run));
+    model.cache.give_ahead(run, true);
+    assert!(!model.cache.keeper.sleeps(false));
+}

@@ -78,6 +78,22 @@ fn regular(descriptor: i32) -> Result<(u64, u64), Errno> {
     }
 }
 
+/// Says why a file could not be created, in words that its name stands before.
+pub(crate) const fn why_not_created(errno: Errno) -> &'static str {
+    match errno {
+        BUSY => " is being written by another process",
+        Errno(libc::EINVAL | libc::ENXIO) => " is no regular file",
+        Errno(libc::EISDIR) => " is a directory",
+        Errno(libc::ENOENT | libc::ENOTDIR) => " is in no directory that there is",
+        Errno(libc::EACCES | libc::EPERM) => " cannot be opened for writing: permission denied",
+        Errno(libc::EROFS) => " cannot be opened for writing: the file system is read-only",
+        Errno(libc::ENOSPC | libc::EDQUOT) => " cannot be opened for writing: there is no space left",
+        Errno(libc::EMFILE | libc::ENFILE) => " cannot be opened for writing: too many files are open",
+        Errno(libc::ENAMETOOLONG) => " is too long for a path",
+        Errno(_) => " cannot be opened for writing",
+    }
+}
+
 /// Closes a file, if it is the one that was opened.
 pub(super) fn give_up(file: &Output) {
     let _keep = KeepErrno::new();

@@ -112,6 +112,11 @@ fn each_program_gets_its_advice_and_no_other() {
             &["15 % of the time still goes", "first touches, 2048 MiB in all: prefault(2147483648)"],
         ),
         (
+            "one cold proof beside address space",
+            Seen { user: 2.0, kernel: 0.6, faulting: 0.4, live_max: 16 << 40, fresh: 16 << 40, ..QUIET },
+            &["15 % of the time still goes", "first touches, 2148 MiB in all: prefault(2252341248)"],
+        ),
+        (
             "faults of others",
             Seen { kernel: 12.0, faulting: 10.0, faults: 10_000_000, ..QUIET },
             &[

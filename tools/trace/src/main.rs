@@ -95,7 +95,8 @@ fn run(task: Task) -> Result<ExitCode, Error> {
         }
         Task::Pack { file, output } => {
             let output = output.unwrap_or_else(|| {
-                let mut name = file.clone().into_os_string();
+                // The name of a packed one stays, and is refused.
+                let mut name = stem(&file).into_os_string();
                 name.push(".gz");
                 name.into()
             });
@@ -149,7 +150,8 @@ fn replay(file: &Path, allocator: Option<String>, turns: Option<u32>) -> Result<
         command.args(["--turns", &turns.to_string()]);
     }
     let status = command.arg("replay").arg(file).status();
-    let status = status.map_err(|cause| Error::doing("starting the comparison", cause))?;
+    let status =
+        status.map_err(|cause| Error::doing("starting cargo, which builds the comparison", cause))?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -94,6 +94,15 @@ fn pairs_of(count: usize) {
     }
 }
 
+/// Waits at a barrier once it goes.
+struct Over<'a>(&'a Barrier);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.wait();
+    }
+}
+
 /// Runs `work` on so many fresh threads and times from when all are there to when all are done.
 fn together(watch: &mut Watch, threads: usize, work: impl Fn(usize) + Sync) {
     let (ready, done) = (Barrier::new(threads + 1), Barrier::new(threads + 1));
@@ -102,8 +111,9 @@ fn together(watch: &mut Watch, threads: usize, work: impl Fn(usize) + Sync) {
             let (ready, done, work) = (&ready, &done, &work);
             scope.spawn(move || {
                 ready.wait();
+                // Also where what it finds is not what it wrote: nobody shall wait for it for ever.
+                let _over = Over(done);
                 work(index);
-                done.wait();
             });
         }
         watch.timed(|| {

@@ -189,7 +189,11 @@ impl std::fmt::Display for Load {
             Order::Youngest => "the youngest freed next",
             Order::All => "freed together",
         };
-        let passes = if self.passes { ", by whichever thread" } else { "" };
+        let passes = match (self.passes, self.alone) {
+            (false, _) => "",
+            (true, false) => ", by whichever thread",
+            (true, true) => ", each once four more are to be",
+        };
         write!(
             out,
             ", {}, about {} MiB alive, {threads}, {order}{passes}",
@@ -322,14 +326,18 @@ impl Worker<'_> {
     fn free(&mut self, block: Option<Block>) {
         let Some(block) = block else { return };
         block.check(self.scale);
-        self.live -= block.bytes();
-        let Some(shared) = self.shared else { return };
+        let Some(shared) = self.shared else {
+            self.live -= block.bytes();
+            return;
+        };
         let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.push_back(block);
         let last = if shared.len() > ON_THE_WAY * self.threads { shared.pop_front() } else { None };
         drop(shared);
         if let Some(last) = last {
             last.check(self.scale);
+            // What it has put there itself is alive until then.
+            self.live = self.live.saturating_sub(last.bytes());
         }
     }
 }

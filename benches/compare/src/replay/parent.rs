@@ -58,10 +58,9 @@ pub fn compare(
     // Before anything is shown, so that nothing is lost when nobody reads; not what a mistake of the replay made.
     let all = || outcomes.iter().flat_map(|(peer, all)| all.iter().map(move |outcome| (peer, outcome)));
     let strays = all().find(|(_, o)| o.refused == 0 && o.peak_live_bytes != story.peak_live);
-    if strays.is_none() {
-        keep(replays)?;
-    }
+    let kept = if strays.is_none() { keep(replays) } else { Ok(()) };
     say(table)?;
+    kept?;
     for caveat in summary.caveats(&story) {
         say(format_args!("note: {caveat}"))?;
     }
