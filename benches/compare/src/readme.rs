@@ -14,7 +14,7 @@ use prove_harness::table;
 
 use crate::peers::by_name;
 use crate::report::measured;
-use crate::{patterns, provers, record, tables};
+use crate::{patterns, provers, record, summary, tables};
 
 /// The records of the provers' own commands in a folder of them, in the order of the table, and what is added to the names of
 /// their statements.
@@ -142,6 +142,16 @@ fn summaries<'a>(records: &'a [Record], allocator: &str) -> Vec<(&'a str, Summar
     statements.iter().map(of).collect()
 }
 
+/// Says from what to what the first proofs of our processes took, over `theirs`.
+fn first_proofs(records: &[Record], statement: &str, theirs: f64) -> String {
+    let runs = records.iter().flat_map(|record| &record.runs);
+    let ours = runs.filter(|run| run.statement == statement && run.allocator == "NAlloc");
+    let cold = ours.filter_map(|run| run.rounds.first()).map(|round| round.seconds / theirs);
+    let (least, most) =
+        cold.fold((f64::INFINITY, 0.0_f64), |(least, most), ratio| (least.min(ratio), most.max(ratio)));
+    format!("{least:.2} to {most:.2}")
+}
+
 fn mib(bytes: f64) -> String {
     format!("{:.0}", bytes / f64::from(1 << 20))
 }
@@ -167,13 +177,13 @@ fn results(own: &Path, records: &[Record]) -> String {
             format!("{} → {}", mib(theirs.peak_resident_bytes), mib(ours.peak_resident_bytes)),
             ratio(|summary| summary.peak_resident_bytes),
             format!("{:.0} → {:.0}", theirs.warm_faults, ours.warm_faults),
-            ratio(|summary| summary.cold_seconds),
+            first_proofs(records, statement, theirs.cold_seconds),
         ]);
     }
     format!(
-        "{table}\n\nMedians of the warm proofs, the highest peak, the median of the first proofs of a process; every proof is verified. {} \
-         threads, {}. The machine is shared, so ratios count, not seconds; first proofs depend on whose memory the host \
-         took back before. In full: [BENCHMARKS.md](docs/BENCHMARKS.md#provers-under-system-and-under-nalloc), from {}.",
+        "{table}\n\nMedians of the warm proofs, the highest peak, and the first proofs of a process from the fastest to the slowest, over \
+         the median under `System`; every proof is verified. {} threads, {}. The machine is shared, so ratios count, not seconds; \
+         first proofs depend on whose memory the host took back before. In full: [BENCHMARKS.md](docs/BENCHMARKS.md#provers-under-system-and-under-nalloc), from {}.",
         records[0].threads,
         records[0].machine,
         place(own)
@@ -217,26 +227,32 @@ fn peers(compared: &Path) -> Result<String, Error> {
 
 fn score(from: &Folders) -> Result<String, Error> {
     let all = patterns::all();
-    let of = |folder: &Path| -> Result<String, Error> {
-        Ok(tables::score(&measured(&record::Record::read(folder)?, &all)))
-    };
-    let from_where = |folder: &Path| -> Result<String, Error> {
-        let about = record::Record::read(folder)?.about;
-        // The patterns' own; of what else a record holds it may say more.
-        let commits = about.iter().filter_map(|line| line.strip_prefix("commit: "));
+    let mut table = table(["workloads", "processor"].into_iter().chain(tables::SCORE).map(String::from));
+    let kinds =
+        [("patterns of provers", from.compared), ("the same", from.elsewhere), ("random", from.random)];
+    let mut sources = Vec::new();
+    for (workloads, folder) in kinds {
+        let record = record::Record::read(folder)?;
+        let said =
+            |kind: &str| record.about.iter().find_map(|line| line.strip_prefix(kind)).unwrap_or("unknown");
+        let (processors, _) = said("processors in use: ").split_once(' ').unwrap_or(("?", ""));
+        let cells = tables::score(&measured(&record, &all));
+        let machine = format!("{} of {}", processors, said("processor: "));
+        table.add_row([workloads.to_owned(), machine].into_iter().chain(cells));
+        // Of what else a record holds it may say more.
+        let commits = record.about.iter().filter_map(|line| line.strip_prefix("commit: "));
         let commits: Vec<&str> = commits.filter_map(|line| line.split([':', ',']).next()).collect();
-        Ok(format!("{}, commit {}", place(folder), commits.join(" and ")))
-    };
+        sources.push(format!("{} (commit {})", place(folder), commits.join(", ")));
+    }
     let of_random = record::Record::read(from.random)?;
+    let [compared, elsewhere, random] = &sources[..] else {
+        return Err(Error::new("three records were read"));
+    };
     Ok(format!(
-        "Patterns of provers, from 64 KiB to half of the memory alive on one to 64 threads ({}): {}\n\nThose of the same that \
-         were run on another machine ({}): {}\n\nRandom workloads, the first numbers ({}): {}\n\n{}",
-        from_where(from.compared)?,
-        of(from.compared)?,
-        from_where(from.elsewhere)?,
-        of(from.elsewhere)?,
-        from_where(from.random)?,
-        of(from.random)?,
+        "{table}\n\nEach row is one workload against the best of all peers that ran it, chosen on each half of the turns and compared \
+         on the other: lost in time above {:.2} of its fastest round. *Slower by medians*: as many rows would be lost by the median \
+         round. From {compared}, {elsewhere} and {random}.\n\nThe random workloads, all allocators together:\n\n{}",
+        summary::TIME_RATIO_MAX,
         tables::together(&measured(&of_random, &all)),
     ))
 }
@@ -272,11 +288,17 @@ mod tests {
             let (name, _) = after.split_once('`').expect("as code");
             root.join("benches/record").join(name)
         };
+        let nth = |n: usize| {
+            let (_, score) = readme.split_once("<!-- begin score -->").expect("has that part");
+            let (_, from) = score.split_once("round. From ").expect("names its records");
+            let names = from.split("`benches/record/").skip(1).filter_map(|rest| rest.split('`').next());
+            root.join("benches/record").join(names.take(3).nth(n).expect("names three"))
+        };
         let from = Folders {
             own: &folder("<!-- begin results -->"),
             compared: &folder("<!-- begin peers -->"),
-            elsewhere: &folder("on another machine"),
-            random: &folder("\nRandom workloads, "),
+            elsewhere: &nth(1),
+            random: &nth(2),
         };
         let now = filled(&readme, &from).expect("can be read");
         assert!(now == readme, "run `zk-compare report`");

@@ -137,23 +137,38 @@ fn judged<'a>(measured: &[Measured<'a>]) -> Vec<Judged<'a>> {
     measured.iter().flat_map(of).collect()
 }
 
-/// Says in a sentence how many rows are won and lost, and by how much.
+/// What [`score`] gives.
+pub const SCORE: [&str; 6] =
+    ["rows", "won", "lost in time", "lost in memory alone", "slower by medians", "time, mean (medians)"];
+
+/// Says how many rows are won and lost, and by how much, as cells of a table.
 #[must_use]
-pub fn score(measured: &[Measured]) -> String {
-    score_of(&judged(measured))
+pub fn score(measured: &[Measured]) -> [String; 6] {
+    let judged = judged(measured);
+    let [won, in_time, in_memory, by_medians] = counts(&judged).map(|count| count.to_string());
+    let means = [mean_of(&judged, |verdict| verdict.time), mean_of(&judged, |verdict| verdict.median)];
+    let means = format!("{:.2} ({:.2})", means[0], means[1]);
+    [judged.len().to_string(), won, in_time, in_memory, by_medians, means]
+}
+
+/// How many rows are won, lost in time, lost in memory alone; and how many the medians would lose in time.
+fn counts(judged: &[Judged]) -> [usize; 4] {
+    let how_many = |is: fn(&Verdict) -> bool| judged.iter().filter(|(.., verdict)| is(verdict)).count();
+    [
+        how_many(|verdict| !verdict.time_lost() && !verdict.memory_lost()),
+        how_many(Verdict::time_lost),
+        how_many(|verdict| !verdict.time_lost() && verdict.memory_lost()),
+        how_many(|verdict| verdict.median > summary::TIME_RATIO_MAX),
+    ]
 }
 
 fn score_of(judged: &[Judged]) -> String {
-    let count = judged.len();
-    let in_time = judged.iter().filter(|(.., verdict)| verdict.time_lost()).count();
-    let lost = judged.iter().filter(|(.., verdict)| verdict.time_lost() || verdict.memory_lost()).count();
-    let by_medians = judged.iter().filter(|(.., verdict)| verdict.median > summary::TIME_RATIO_MAX).count();
+    let [won, in_time, in_memory, by_medians] = counts(judged);
     format!(
-        "Of {count} rows, each against the best of all peers that ran it, {} are won, {in_time} lost in time, and {} lost \
+        "Of {} rows, each against the best of all peers that ran it, {won} are won, {in_time} lost in time, and {in_memory} lost \
          in memory alone; by the medians {by_medians} would be lost in time. The best peer is chosen on each half of the turns and \
          compared on the other. The geometric mean of the times is {:.2} of its, by the medians {:.2}{}.{}",
-        count - lost,
-        lost - in_time,
+        judged.len(),
         mean_of(judged, |verdict| verdict.time),
         mean_of(judged, |verdict| verdict.median),
         without_pairs(judged),
