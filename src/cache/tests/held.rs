@@ -60,7 +60,7 @@ fn what_a_block_grows_by_untouched_is_faulted_in_at_most() {
         let counted = model.cache.snapshot();
         (counted.fresh + counted.fresh_beside) as usize
     };
-    let model = Model::new(fake(4 << 30), 2 << 30, Config::new());
+    let model = Model::new(fake(8 << 30), 4 << 30, Config::new());
     let mut block = take(&model, 4 * MIB);
     let other = take(&model, 4 * MIB);
     for size in [256 * MIB, 700 * MIB] {
@@ -68,7 +68,17 @@ fn what_a_block_grows_by_untouched_is_faulted_in_at_most() {
         model.os().touch(block.p, size);
         assert!(fresh(&model) + 16 * MIB >= model.os().resident_bytes(), "{size}");
     }
-    finish(&model, vec![block, other], true);
+    // Between others it has to move for that.
+    let mut all: Vec<Live> = (0..3).map(|_| take(&model, 100 * MIB)).collect();
+    all.iter().for_each(|block| model.os().touch(block.p, 100 * MIB));
+    for block in &mut all {
+        assert!(model.resize(block, 300 * MIB, 1));
+        model.os().touch(block.p, 300 * MIB);
+    }
+    assert!(model.cache.snapshot().grown_by_moving > 0);
+    assert!(fresh(&model) + 32 * MIB >= model.os().resident_bytes());
+    all.extend([block, other]);
+    finish(&model, all, true);
 }
 
 #[test]
