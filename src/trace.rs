@@ -329,6 +329,7 @@ impl Trace {
         if os.write_at(&self.output(), Self::place(piece), address, len).is_ok() {
             self.ring.written(piece);
         } else if self.on.swap(false, Ordering::Relaxed) {
+            // Relaxed: the exchange alone decides who says it; `finish` says it where it came first.
             say_it_ends(os);
         }
     }
