@@ -2,7 +2,7 @@
 
 use super::runs::{Bounds, Leaving};
 use super::untouched::Noted;
-use super::{Cache, count::add, shard};
+use super::{Cache, Mine, count::add, shard};
 use crate::geometry::{Block, SizeClass, is_long};
 use crate::heap::{Keep, Span, Unit};
 use crate::os::{CHUNK, Os};
@@ -65,9 +65,24 @@ fn step_of(span: Span) -> usize {
 }
 
 impl<O: Os> Cache<O> {
+    /// Takes back a block of a class at `start`, for which `requested` bytes were asked, more than none, if this thread's shard has a place
+    /// for it and its latch is not held: the whole fast path, which calls nothing (see [`Cache::take_at_hand`]). `false`, and
+    /// nothing done, is no refusal: [`Cache::give`] is to be asked.
+    #[inline]
+    pub(crate) fn give_at_hand(&self, mine: Mine, class: SizeClass, start: usize, requested: usize) -> bool {
+        let Some(shard) = self.shard_at_hand(mine) else { return false };
+        let Some(mut stacks) = shard.stacks.try_lock(self.os()) else { return false };
+        let borders = || self.heap.has_touching_regions();
+        let is_given = stacks.put_back(class.len().bytes(), start, borders, &shard.counts)
+            || stacks.push(class, start, self.bounds(), &shard.counts);
+        if is_given {
+            shard.counts.note_freed(requested);
+        }
+        is_given
+    }
+
     /// Takes back a block at `start`, for which `requested` bytes were asked; 0 where the request lives on in
     /// another block. `false`, and nothing done, where frees take the slow path: [`Cache::give_slowly`].
-    #[inline]
     pub(crate) fn give(&self, start: usize, block: Block, requested: usize) -> bool {
         let Some(shard) = self.shard() else { return false };
         self.give_to(shard, start, block, requested);
@@ -82,7 +97,6 @@ impl<O: Os> Cache<O> {
         }
     }
 
-    #[inline]
     fn give_to(&self, shard: &shard::Shard, start: usize, block: Block, requested: usize) {
         let Some(class) = block.class else {
             return self.give_long(shard, Span::new(start, block.len.bytes()), requested);

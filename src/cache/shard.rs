@@ -46,8 +46,6 @@ pub(super) struct Stacks {
     next_shed: usize,
     /// In the stacks, free in the hot run, and in the free runs.
     bytes: usize,
-    /// Requests served, for colours.
-    turn: usize,
     /// How many bytes will have been allocated when it is time to tell the limits.
     tick_at: u64,
     /// Of what was allocated, so many bytes the limits have been told of.
@@ -130,7 +128,6 @@ impl Shard {
             tokens: 0,
             next_shed: 0,
             bytes: 0,
-            turn: 0,
             tick_at: TICK,
             told: 0,
             grown: 0,
@@ -191,10 +188,11 @@ impl Counts {
 }
 
 impl Stacks {
-    /// Counts a request of `bytes`; gives its turn and whether it is time to tell the limits.
+    /// Counts what a request of `bytes` comes to, however it was served; gives its turn, for which it is to have been counted
+    /// itself, and whether it is time to tell the limits.
     #[inline]
-    pub(super) fn count(&mut self, bytes: usize, counts: &Counts) -> (usize, bool) {
-        self.turn = self.turn.wrapping_add(1);
+    fn count(&mut self, bytes: usize, counts: &Counts) -> (usize, bool) {
+        bump(&counts.live, bytes as u64);
         bump(&counts.allocated, bytes as u64);
         // Relaxed: written under the lock.
         let allocated = counts.allocated.load(Ordering::Relaxed);
@@ -202,7 +200,25 @@ impl Stacks {
         if tick {
             self.tick_at = allocated.saturating_add(TICK);
         }
-        (self.turn, tick)
+        // Relaxed, both: as above. What wraps does no harm.
+        let turn = counts
+            .stack_hits
+            .load(Ordering::Relaxed)
+            .wrapping_add(counts.slow_allocations.load(Ordering::Relaxed));
+        (turn as usize, tick)
+    }
+
+    /// Counts a request that was served from what the shard has.
+    #[inline]
+    pub(super) fn count_hit(&mut self, bytes: usize, counts: &Counts) -> (usize, bool) {
+        bump(&counts.stack_hits, 1);
+        self.count(bytes, counts)
+    }
+
+    /// Counts a request that was served otherwise.
+    pub(super) fn count_other(&mut self, bytes: usize, counts: &Counts) -> (usize, bool) {
+        bump(&counts.slow_allocations, 1);
+        self.count(bytes, counts)
     }
 
     /// Counts `more` bytes by which a block grew: no request, but memory that the limits are told of all the same. By the next
@@ -239,10 +255,12 @@ impl Stacks {
     /// Takes the block that was freed last.
     #[inline]
     pub(super) fn pop(&mut self, class: SizeClass, counts: &Counts) -> Option<usize> {
-        let stack = &mut self.stacks[class.index()];
-        stack.len = stack.len.checked_sub(1)?;
-        let start = stack.starts[stack.len];
-        if stack.len == 0 {
+        // Without a panic that the compiler would have to save registers for.
+        let stack = self.stacks.get_mut(class.index())?;
+        let last = stack.len.checked_sub(1)?;
+        let start = *stack.starts.get(last)?;
+        stack.len = last;
+        if last == 0 {
             counts.set_filled(class, false);
         }
         self.bytes -= class.len().bytes();
@@ -255,11 +273,14 @@ impl Stacks {
     pub(super) fn push(&mut self, class: SizeClass, start: usize, bounds: Bounds, counts: &Counts) -> bool {
         let bytes = self.bytes + class.len().bytes();
         let stacked = bytes - self.hot.rest().len - self.runs.bytes();
-        let stack = &mut self.stacks[class.index()];
-        if stack.len == STACK_MAX || bytes > bounds.bytes + self.hot.excess() || stacked > bounds.stacked {
+        if bytes > bounds.bytes + self.hot.excess() || stacked > bounds.stacked {
             return false;
         }
-        stack.starts[stack.len] = start;
+        // As in `pop`.
+        let Some(stack) = self.stacks.get_mut(class.index()) else { return false };
+        // None where it is full.
+        let Some(place) = stack.starts.get_mut(stack.len) else { return false };
+        *place = start;
         stack.len += 1;
         if stack.len == 1 {
             counts.set_filled(class, true);

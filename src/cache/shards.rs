@@ -23,6 +23,19 @@ thread_local! {
     pub(super) static SHARD: Cell<usize> = const { Cell::new(0) };
 }
 
+/// Which shard a thread uses, if it has one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mine(usize);
+
+impl Mine {
+    /// The calling thread's. To be asked first of all: in a library compiled for any place in a program it is a call, over which
+    /// registers are saved, and the linker replaces that later.
+    #[inline]
+    pub(crate) fn now() -> Self {
+        Self(SHARD.with(Cell::get))
+    }
+}
+
 /// Maps memory for so many shards and writes them there; `None` if the kernel refuses.
 pub(super) fn map<O: Os>(os: &O, page: usize, count: usize) -> Option<*mut Shard> {
     let bytes = (count * size_of::<Shard>()).next_multiple_of(page.max(GRANULE));
@@ -65,6 +78,14 @@ impl<O: Os> Cache<O> {
         self.shard_of(self.steady.shards.load(Ordering::Acquire))
     }
 
+    /// As [`Cache::shard`], if the thread has had one before: without a call.
+    #[inline]
+    pub(super) fn shard_at_hand(&self, mine: Mine) -> Option<&Shard> {
+        // Acquire: pairs with the release in `start`.
+        let shards = self.steady.shards.load(Ordering::Acquire);
+        if mine.0 == 0 || shards.is_null() { None } else { Some(self.nth_of(shards, mine.0)) }
+    }
+
     /// The calling thread's shard, once the cache is ready.
     pub(super) fn shard_slow(&self) -> Option<&Shard> {
         self.shard_of(self.shards_now())
@@ -80,10 +101,16 @@ impl<O: Os> Cache<O> {
         if mine == 0 {
             mine = self.assign_slow();
         }
+        Some(self.nth_of(shards, mine))
+    }
+
+    /// The shard of the thread whose number is `mine` among `shards`, which are all there are.
+    #[inline]
+    fn nth_of(&self, shards: *mut Shard, mine: usize) -> &Shard {
         // The count is a power of two; another cache, in a test, may have fewer shards.
         let mask = self.steady.shard_count.load(Ordering::Relaxed) - 1;
-        // SAFETY: as in `shards`; the index is under the count.
-        Some(unsafe { &*shards.add((mine - 1) & mask) })
+        // SAFETY: as in `all_of`; the index is under the count.
+        unsafe { &*shards.add((mine - 1) & mask) }
     }
 
     #[cold]

@@ -94,12 +94,10 @@ impl<O: Os> Cache<O> {
             return 0;
         };
         let mut stacks = shard.lock(self.os());
-        let (turn, tick) = stacks.count(requested, &shard.counts);
-        shard::bump(&shard.counts.slow_allocations, 1);
+        let (turn, tick) = stacks.count_other(requested, &shard.counts);
         let by_size = &shard.counts.by_size[shard::size_line(requested)];
         shard::bump(&by_size.requests, 1);
         shard::bump(&by_size.bytes, requested as u64);
-        shard::bump(&shard.counts.live, requested as u64);
         drop(stacks);
         if requested >= NOTED_MIN {
             self.note_peaks();

@@ -83,6 +83,13 @@ impl<O: Os> Cache<O> {
         self.tell(bytes, now);
     }
 
+    /// As [`Cache::tick_slow`], for what the calling thread has allocated.
+    pub(crate) fn tick_here_slow(&self) {
+        if let Some(shard) = self.shard_slow() {
+            self.tick_slow(shard);
+        }
+    }
+
     /// Tells the limits that so many bytes have been allocated, and applies what they say, a slice at a time.
     pub(super) fn tell(&self, bytes: usize, now: u64) {
         self.tally.live_peak.fetch_max(self.live(), Ordering::Relaxed);

@@ -7,7 +7,7 @@
 use core::alloc::Layout;
 use core::ptr;
 
-use crate::cache::{Cache, Grown, Handed, Started};
+use crate::cache::{Cache, Grown, Handed, Mine, Started};
 use crate::config::Config;
 use crate::geometry::Block;
 use crate::heap::Span;
@@ -65,6 +65,29 @@ impl<O: Os> Cache<O> {
     /// Serves a large request, or gives null. `config` and `on_start` are for the first one.
     #[inline]
     pub(crate) fn allocate(&self, layout: Layout, config: &Config, on_start: fn(Started)) -> *mut u8 {
+        let mine = Mine::now();
+        if let Some(block) = Block::of(layout)
+            && block.align == GRANULE
+            && let Some(class) = block.class
+            && let Some(taken) = self.take_at_hand(mine, class, layout.size())
+        {
+            let p = pointer(taken.start + self.colour(taken.turn, layout));
+            return if taken.tick { self.tick_slow_after(p) } else { p };
+        }
+        self.allocate_otherwise(layout, config, on_start)
+    }
+
+    /// Tells the limits what was allocated, and gives `p` back.
+    #[cold]
+    #[inline(never)]
+    fn tick_slow_after(&self, p: *mut u8) -> *mut u8 {
+        self.tick_here_slow();
+        p
+    }
+
+    /// Serves a large request for which nothing was at hand.
+    #[inline(never)]
+    fn allocate_otherwise(&self, layout: Layout, config: &Config, on_start: fn(Started)) -> *mut u8 {
         let Some(block) = Block::of(layout) else { return ptr::null_mut() };
         if block.align == GRANULE
             && let Some(class) = block.class
@@ -104,6 +127,20 @@ impl<O: Os> Cache<O> {
     /// Takes back what a large request of `layout` was given.
     #[inline]
     pub(crate) fn deallocate(&self, p: *mut u8, layout: Layout) {
+        let mine = Mine::now();
+        if let Some(block) = Block::of(layout)
+            && block.align == GRANULE
+            && let Some(class) = block.class
+            && self.give_at_hand(mine, class, Block::start(p.expose_provenance(), layout), layout.size())
+        {
+            return;
+        }
+        self.deallocate_otherwise(p, layout);
+    }
+
+    /// Takes back a block for which no place was at hand.
+    #[inline(never)]
+    fn deallocate_otherwise(&self, p: *mut u8, layout: Layout) {
         // No large request was ever served without a block.
         let Some(block) = Block::of(layout) else { return };
         if !self.give(Block::start(p.expose_provenance(), layout), block, layout.size()) {

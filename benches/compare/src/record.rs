@@ -159,7 +159,7 @@ impl Record {
         self.replays.retain(|replay| later.replays.iter().all(|other| !again(replay, other)));
         self.replays.extend(later.replays);
         for line in later.about {
-            if !self.about.contains(&line) {
+            if !self.about.iter().any(|own| bare(own) == bare(&line)) {
                 self.about.push(line);
             }
         }
@@ -174,7 +174,8 @@ impl Record {
             ["processor: ", "processors in use: ", "memory: ", "huge pages: ", "compiled for: "];
         KINDS.into_iter().find_map(|kind| {
             let own = self.about.iter().find(|line| line.starts_with(kind))?;
-            about.iter().find(|line| line.starts_with(kind) && *line != own).map(String::as_str)
+            let is_other = |line: &&String| line.starts_with(kind) && bare(line) != bare(own);
+            about.iter().find(is_other).map(String::as_str)
         })
     }
 
@@ -205,6 +206,11 @@ impl Record {
 }
 
 /// Writes rows into a file; none where there are none.
+/// A line about a machine without what somebody who knows more has added to it in brackets.
+fn bare(line: &str) -> &str {
+    line.split_once(" (").map_or(line, |(bare, _)| bare)
+}
+
 fn write_if_any<T: Serialize>(rows: &[T], path: &Path) -> Result<(), csv::Error> {
     if rows.is_empty() {
         return Ok(());
@@ -367,5 +373,15 @@ mod tests {
         let other = record.clone().joined(one);
         assert_eq!(other.runs, [of("x", 0), of("y", 7)], "the others of that pattern stay");
         assert!(Record::read(&folder).is_err());
+    }
+
+    #[test]
+    fn what_a_record_says_more_of_the_same_machine_is_no_difference() {
+        let about = |processor: &str| vec![format!("processor: {processor}"), "memory: 8 MiB".to_owned()];
+        let record = |processor| Record { about: about(processor), ..Record::default() };
+        assert_eq!(record("EPYC (Zen 4)").differs_from(&about("EPYC")), None);
+        assert_eq!(record("EPYC").differs_from(&about("Xeon")), Some("processor: Xeon"));
+        let both = record("EPYC (Zen 4)").joined(record("EPYC"));
+        assert_eq!(both.about, about("EPYC (Zen 4)"));
     }
 }

@@ -43,6 +43,23 @@ pub(super) fn two_mappings() -> (Model<Fake>, Vec<Live>, Live, Live) {
     (model, blocks, before, behind)
 }
 
+/// Nine turns are nine colours, whether a block was at hand or not.
+#[test]
+fn colours_go_on_from_request_to_request_however_it_is_served() {
+    let model = Model::new(fake(1 << 30), 4 << 30, Config::new());
+    let sizes = [MIB, 3 * MIB, MIB, MIB, 3 * MIB, 3 * MIB, MIB, MIB, MIB];
+    let mut colours = sizes.map(|size| {
+        let block = take(&model, size);
+        let colour = block.p % (4 * KIB);
+        model.free(block);
+        colour
+    });
+    let counted = model.cache.snapshot();
+    assert!((2..=7).contains(&counted.stack_hits), "{counted:?}");
+    colours.sort_unstable();
+    assert!(colours.windows(2).all(|two| two[0] < two[1]), "{colours:?}");
+}
+
 #[test]
 fn runs_of_a_shard_do_not_merge_over_the_end_of_a_mapping() {
     let (model, mut blocks, before, behind) = two_mappings();
