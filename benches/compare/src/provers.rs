@@ -31,6 +31,8 @@ pub enum Statement {
     Openvm,
     /// A chain of multiplications in arkworks' Groth16
     Groth16,
+    /// Chains of cubes and bytes, with lookups and copies, by halo2
+    Halo2,
 }
 
 impl Statement {
@@ -43,7 +45,7 @@ impl Statement {
         match self {
             Self::Keccak | Self::Poseidon2 => Program::named("prove-plonky3", provers.join("plonky3")),
             Self::Squaring => Program::named("prove-plonky2", provers.join("plonky2")),
-            Self::Winterfell | Self::Circle | Self::Openvm | Self::Groth16 => {
+            Self::Winterfell | Self::Circle | Self::Openvm | Self::Groth16 | Self::Halo2 => {
                 Program::named("prove-others", provers.join("others"))
             }
         }
@@ -61,7 +63,7 @@ impl Statement {
                 arguments: vec!["--air=poseidon2".into(), rows_argument],
             },
             Self::Squaring => Task { statement: format!("squaring {rows}"), arguments: vec![rows_argument] },
-            Self::Winterfell | Self::Circle | Self::Openvm | Self::Groth16 => {
+            Self::Winterfell | Self::Circle | Self::Openvm | Self::Groth16 | Self::Halo2 => {
                 let name = self.name();
                 Task {
                     statement: format!("{name} {rows}"),

@@ -18,12 +18,15 @@ use crate::{patterns, provers, record, summary, tables};
 
 /// The records of the provers' own commands in a folder of them, in the order of the table, and what is added to the names of
 /// their statements.
-pub const FILES: [(&str, &str); 5] = [
+pub const FILES: [(&str, &str); 8] = [
     ("plonky3.json", " (Plonky3)"),
     ("plonky2-14.json", " (plonky2)"),
     ("plonky2.json", " (plonky2)"),
     ("others.json", ""),
     ("openvm.json", ""),
+    ("halo2.json", ""),
+    ("plonky3-always.json", " (Plonky3), THP `always`"),
+    ("others-always.json", ", THP `always`"),
 ];
 
 /// Those that the README compares with: each keeps its memory, as prover teams set it.
@@ -182,7 +185,7 @@ fn results(own: &Path, records: &[Record]) -> String {
     }
     format!(
         "{table}\n\nMedians of the warm proofs, the highest peak, and the first proofs of a process from the fastest to the slowest, over \
-         the median under `System`; every proof is verified. {} threads, {}. The machine is shared, so ratios count, not seconds; \
+         the median under `System`; every proof is verified. {} threads, {}; huge pages for everybody in the rows with THP `always`. The machine is shared, so ratios count, not seconds; \
          first proofs depend on whose memory the host took back before. In full: [BENCHMARKS.md](docs/BENCHMARKS.md#provers-under-system-and-under-nalloc), from {}.",
         records[0].threads,
         records[0].machine,

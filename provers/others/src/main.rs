@@ -2,14 +2,15 @@
 //!
 //! What it is: the third comparison, on provers that nobody looked at while the allocator was built: a STARK over
 //! columns in vectors of their own (winterfell), one over the circle group (Plonky3), the backend of a zkVM, which commits to
-//! multilinear polynomials (OpenVM), and a SNARK that is made of multi-exponentiations (Groth16, arkworks). Why it is here: an
-//! allocator that is good at the provers it was built with may be good at those alone. Every proof is verified.
+//! multilinear polynomials (OpenVM), a SNARK that is made of multi-exponentiations (Groth16, arkworks), and one over a table
+//! of gates, lookups and copies (halo2). Why it is here: an allocator that is good at the provers it was built with may be good at those alone. Every proof is verified.
 //!
 //! `cd provers/others && RUSTFLAGS=-Ctarget-cpu=native cargo run --release` compares both; `--help` says what can be
 //! chosen.
 
 mod circle;
 mod groth16;
+mod halo2;
 mod openvm;
 mod winter;
 
@@ -20,6 +21,7 @@ use prove_harness::{Dispatch, Error, Rows, Settings, Task, compare, finish, pars
 
 use circle::Circle;
 use groth16::Chain;
+use halo2::Plonkish;
 use openvm::Stacked;
 use winter::Work;
 
@@ -54,6 +56,8 @@ enum Statement {
     Openvm,
     /// A chain of multiplications, by arkworks' Groth16 over BN254
     Groth16,
+    /// Four chains of cubes and bytes, with lookups and copies, by halo2 over the Pasta curves
+    Halo2,
 }
 
 impl Statement {
@@ -63,6 +67,7 @@ impl Statement {
             Self::Circle => "circle",
             Self::Openvm => "openvm",
             Self::Groth16 => "groth16",
+            Self::Halo2 => "halo2",
         };
         Task {
             statement: format!("{name} {rows}"),
@@ -99,6 +104,7 @@ fn run(cli: &Cli) -> Result<(), Error> {
         (Some(choice), [Statement::Circle]) => serve(choice, settings, || Circle::new(rows)),
         (Some(choice), [Statement::Openvm]) => serve(choice, settings, || Stacked::new(rows)),
         (Some(choice), [Statement::Groth16]) => serve(choice, settings, || Chain::new(rows)),
+        (Some(choice), [Statement::Halo2]) => serve(choice, settings, || Plonkish::new(rows)),
         (Some(_), _) => Err(Error::new("--allocator proves one statement: name it with one --statement")),
         (None, statements) => {
             let tasks: Vec<Task> = statements.iter().map(|statement| statement.task(rows)).collect();

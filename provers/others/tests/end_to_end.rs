@@ -10,8 +10,8 @@ fn every_statement_is_proved_under_both_allocators() {
         .expect("the prover starts");
     let table = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    for statement in ["winterfell 2^6", "circle 2^6", "openvm 2^6", "groth16 2^6"] {
+    for statement in ["winterfell 2^6", "circle 2^6", "openvm 2^6", "groth16 2^6", "halo2 2^6"] {
         assert_eq!(table.lines().filter(|line| line.contains(statement)).count(), 3, "{table}");
     }
-    assert!(table.contains("NAlloc / System") && table.contains("16 proofs, each verified"), "{table}");
+    assert!(table.contains("NAlloc / System") && table.contains("20 proofs, each verified"), "{table}");
 }
