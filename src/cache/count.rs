@@ -1,7 +1,7 @@
 //! What the cache counts outside its shards, and the sum of it all.
 
 use super::Cache;
-use super::shard::{SIZES, Worked};
+use super::counters::{BySize, Counts, SIZES, Worked};
 use crate::heap::Books;
 use crate::os::Os;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -152,7 +152,7 @@ impl<O: Os> Cache<O> {
     pub(crate) fn by_size(&self) -> [OfSize; SIZES] {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         core::array::from_fn(|line| {
-            let sum = |which: fn(&super::shard::BySize) -> &AtomicU64| {
+            let sum = |which: fn(&BySize) -> &AtomicU64| {
                 self.shards().iter().map(|s| get(which(&s.counts.by_size[line]))).sum()
             };
             OfSize {
@@ -182,9 +182,8 @@ impl<O: Os> Cache<O> {
     /// Reads all counters.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let sum = |which: fn(&super::shard::Counts) -> &AtomicU64| {
-            self.shards().iter().map(|s| get(which(&s.counts))).sum()
-        };
+        let sum =
+            |which: fn(&Counts) -> &AtomicU64| self.shards().iter().map(|s| get(which(&s.counts))).sum();
         let worked = |which: fn(&Worked) -> &AtomicU64| {
             self.shards().iter().map(|s| get(which(&s.counts.worked))).sum()
         };

@@ -1,7 +1,7 @@
 //! Making blocks longer and shorter without copying them.
 
 use super::untouched::Noted;
-use super::{Cache, count::add, shard};
+use super::{Cache, count::add, counters};
 use crate::geometry::{Block, Granules, SizeClass};
 use crate::heap::{Behind, End, Found, Relocated, Span, Wish};
 use crate::os::{CHUNK, GRANULE, Os};
@@ -43,7 +43,7 @@ impl<O: Os> Cache<O> {
         match self.shard_slow() {
             Some(shard) => {
                 let mut stacks = shard.lock(self.os());
-                shard::bump(&shard.counts.live, more);
+                counters::bump(&shard.counts.live, more);
                 if new > old {
                     stacks.grew(more);
                 }
@@ -205,7 +205,7 @@ impl<O: Os> Cache<O> {
         match self.find(to, Wish::Any, usize::MAX, false) {
             Some(run) => {
                 if matches!(run.found, Found::Fresh(_)) {
-                    add(&self.tally.missed_by_size[shard::size_line(to.len.bytes())], 1);
+                    add(&self.tally.missed_by_size[counters::size_line(to.len.bytes())], 1);
                 }
                 if run.found.fresh() > 0 {
                     self.fresh_slow(run.found.fresh());

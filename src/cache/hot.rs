@@ -9,6 +9,7 @@
 //! when it comes back (H6): those of blocks yet to be cut are paid for in advance, as `Stacks::tokens`.
 
 use super::Cache;
+use super::counters::Counts;
 use super::runs::Leaving;
 use super::shard::{Shard, Stacks};
 use crate::geometry::SizeClass;
@@ -138,7 +139,7 @@ impl<O: Os> Cache<O> {
 
 impl Stacks {
     /// Puts another run in the place of the hot run, and gives that.
-    pub(super) fn replace_hot(&mut self, hot: Hot, counts: &super::shard::Counts) -> Hot {
+    pub(super) fn replace_hot(&mut self, hot: Hot, counts: &Counts) -> Hot {
         let old = core::mem::replace(&mut self.hot, hot);
         self.note_free(old.rest().len, hot.rest().len, counts);
         old
@@ -146,7 +147,7 @@ impl Stacks {
 
     /// Makes a piece of the heap the hot run, of which a block is cut next: it brings a node for its rest and one for the block.
     /// What is free of the old one becomes a run.
-    pub(super) fn begin_hot(&mut self, piece: Span, out: &mut Leaving, counts: &super::shard::Counts) {
+    pub(super) fn begin_hot(&mut self, piece: Span, out: &mut Leaving, counts: &Counts) {
         let old = self.replace_hot(Hot::of(piece), counts).rest();
         self.tokens += 2;
         if !old.is_empty() {
@@ -158,14 +159,14 @@ impl Stacks {
 
     /// Cuts a block of a class from the hot run.
     #[inline]
-    pub(super) fn cut(&mut self, class: SizeClass, counts: &super::shard::Counts) -> Option<usize> {
+    pub(super) fn cut(&mut self, class: SizeClass, counts: &Counts) -> Option<usize> {
         let len = class.len().bytes();
         if len > HOT_BLOCK_MAX { None } else { self.cut_long(len, counts) }
     }
 
     /// Cuts a block from the hot run, however long.
     #[inline]
-    pub(super) fn cut_long(&mut self, len: usize, counts: &super::shard::Counts) -> Option<usize> {
+    pub(super) fn cut_long(&mut self, len: usize, counts: &Counts) -> Option<usize> {
         // One node is kept for the rest, and one for each run.
         if self.tokens < self.runs.count() + 2 {
             return None;
@@ -183,7 +184,7 @@ impl Stacks {
         len: usize,
         start: usize,
         borders: impl FnOnce() -> bool,
-        counts: &super::shard::Counts,
+        counts: &Counts,
     ) -> bool {
         let fits = self.hot.put_back(start, len, borders);
         if fits {
@@ -194,7 +195,7 @@ impl Stacks {
     }
 
     /// Makes a block longer in place, if it lies at the front of the hot run and that has room, or before a run that has.
-    pub(super) fn extend(&mut self, block: Span, longer: usize, counts: &super::shard::Counts) -> bool {
+    pub(super) fn extend(&mut self, block: Span, longer: usize, counts: &Counts) -> bool {
         self.growth.note(block.len, longer);
         let more = longer - block.len;
         if self.runs.merges_at(block.end()) && self.hot.extend(block, longer) {

@@ -8,6 +8,7 @@ mod ahead;
 mod beside;
 mod careful;
 mod count;
+mod counters;
 mod drain;
 mod fork;
 mod free;
@@ -29,10 +30,10 @@ mod untouched;
 pub(crate) mod tests;
 
 pub(crate) use count::Snapshot;
+pub(crate) use counters::{SIZES, size_line};
 pub(crate) use fork::Hooks;
 pub(crate) use grow::Grown;
 pub(crate) use peaks::PLACES;
-pub(crate) use shard::{SIZES, size_line};
 pub(crate) use shards::Mine;
 
 use core::alloc::Layout;

@@ -4,9 +4,10 @@
 //! Invariants: what a shard keeps brings its node (H6), and is looked at for regions that touch before (`see_regions`, H1).
 //! Never here: what a request does next that finds none of this (`slow`).
 
+use super::counters::Counts;
 use super::hot::{HOT_BLOCK_MAX, HOT_MAX, Hot, TOKENS};
 use super::runs::{Bounds, Leaving, whole_blocks};
-use super::shard::{Counts, Shard, Stacks};
+use super::shard::{Shard, Stacks};
 use super::{Cache, count::add};
 use crate::geometry::SizeClass;
 use crate::heap::{Run, Span};
@@ -27,20 +28,6 @@ const LITTLE_MAX: usize = 16 << 20;
 
 /// With more in use than so many times that, caches hold little of it, and nothing is left.
 const CACHED_TIMES: usize = 8;
-
-impl Counts {
-    /// Bytes requested through this shard and not yet freed; 0 where more was freed through it than was taken. Exact under the
-    /// lock, else an estimate.
-    pub(super) fn in_use(&self) -> usize {
-        usize::try_from(self.balance()).unwrap_or(0)
-    }
-
-    /// Bytes requested through this shard less those freed through it.
-    pub(super) fn balance(&self) -> i64 {
-        // Relaxed: as said.
-        self.live.load(Ordering::Relaxed) as i64
-    }
-}
 
 impl<O: Os> Cache<O> {
     /// How much a shard may hold now.

@@ -8,10 +8,11 @@
 
 use core::alloc::Layout;
 
+use super::counters::Counts;
 use super::grow::COPIED_FIRST_MAX;
 use super::hot::{HOT_BLOCK_MAX, HOT_MAX, Hot, TOKENS};
 use super::runs::{Leaving, whole_blocks};
-use super::shard::{Counts, Shard, Stacks};
+use super::shard::{Shard, Stacks};
 use super::{Cache, count::add};
 use crate::geometry::Block;
 use crate::heap::Span;

@@ -9,8 +9,9 @@
 //! each block that is cut off one (H6): they are paid for as `Stacks::tokens`, of which a block that comes in brings its
 //! own.
 
+use super::counters::Counts;
 use super::hot::{HOT_BLOCK_MAX, HOT_MAX, Hot, TOKENS, is_wanted};
-use super::shard::{Counts, SHED, Stacks};
+use super::shard::{SHED, Stacks};
 use crate::geometry::SizeClass;
 use crate::heap::Span;
 use crate::os::CHUNK;

@@ -3,16 +3,14 @@
 //! Everything that the pair of an allocation and a free of a warm class touches lies in one shard, and a shard's
 //! cache lines are its own. Blocks in stacks are the heap's idea of handed out: the heap knows nothing of them.
 
+use super::counters::{Counts, bump};
 use super::hot::Hot;
 use super::room::Growth;
 use super::runs::{Bounds, Runs};
 use crate::geometry::{Granules, SizeClass};
 use crate::heap::Span;
 use crate::os::Os;
-use crate::sync::{
-    Guard, Latch, Nap,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
-};
+use crate::sync::{Guard, Latch, Nap, atomic::Ordering};
 
 /// Blocks in a stack: what a thread that frees and allocates in bursts of one size keeps to itself.
 pub(super) const STACK_MAX: usize = 8;
@@ -54,60 +52,6 @@ pub(super) struct Stacks {
     grown: u64,
 }
 
-/// What is counted in a shard. Written under its lock by whoever holds it, so plain stores suffice; read by
-/// anybody.
-#[derive(Default)]
-pub(super) struct Counts {
-    /// Allocations served otherwise.
-    pub(super) slow_allocations: AtomicU64,
-    pub(super) frees: AtomicU64,
-    /// Allocations served from this shard's stacks.
-    pub(super) stack_hits: AtomicU64,
-    /// Bytes that requests served through this shard have asked for so far.
-    pub(super) allocated: AtomicU64,
-    /// Bytes requested and not yet freed, as far as this shard knows: the sum over shards is what is live.
-    pub(super) live: AtomicU64,
-    /// Bytes in the stacks, free in the hot run, and in the free runs.
-    pub(super) stacked: AtomicUsize,
-    /// Bytes in the free runs.
-    pub(super) in_runs: AtomicUsize,
-    /// The requests that its stacks did not serve, by size.
-    pub(super) by_size: [BySize; SIZES],
-    /// Which stacks are not empty, a bit a class.
-    pub(super) filled: [AtomicU64; SizeClass::COUNT.div_ceil(64)],
-    pub(super) worked: Worked,
-}
-
-/// What this shard's threads did with blocks, beside taking and freeing them. Written by [`Cache::add_here`] alone, without the
-/// lock: in one place for all, threads that zero short blocks would wait for each other.
-///
-/// [`Cache::add_here`]: super::Cache::add_here
-#[derive(Default)]
-pub(super) struct Worked {
-    pub(super) zeroed_here: AtomicU64,
-    pub(super) zeroed_by_kernel: AtomicU64,
-    pub(super) grown_in_place: AtomicU64,
-    pub(super) grown_in_place_bytes: AtomicU64,
-    pub(super) grown_by_copying: AtomicU64,
-    pub(super) copied: AtomicU64,
-}
-
-/// Sizes that are told apart: under 64 KiB, doublings from there up to 16 GiB, and all above.
-pub(crate) const SIZES: usize = 20;
-
-/// The number of a size's line.
-pub(crate) const fn size_line(bytes: usize) -> usize {
-    let line = (bytes | 1).ilog2().saturating_sub(15) as usize;
-    if line < SIZES { line } else { SIZES - 1 }
-}
-
-/// What is counted of the requests of a size.
-#[derive(Default)]
-pub(super) struct BySize {
-    pub(super) requests: AtomicU64,
-    pub(super) bytes: AtomicU64,
-}
-
 /// Two cache lines apart: processors fetch lines in pairs.
 #[repr(align(128))]
 pub(crate) struct Shard {
@@ -142,50 +86,6 @@ impl Shard {
 
 /// Bytes allocated through a shard between two looks at the limits: a look costs a microsecond.
 pub(super) const TICK: u64 = 64 << 20;
-
-/// Adds under the shard's lock, where nobody else writes: no locked instruction.
-#[inline]
-pub(super) fn bump(counter: &AtomicU64, by: u64) {
-    // Relaxed: readers take each counter by itself.
-    counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
-}
-
-impl Counts {
-    /// Counts a free of a request of so many bytes; 0 where the request lives on in another block. Under the lock.
-    #[inline]
-    pub(super) fn note_freed(&self, requested: usize) {
-        bump(&self.frees, u64::from(requested > 0));
-        bump(&self.live, (requested as u64).wrapping_neg());
-    }
-
-    #[inline]
-    fn set_filled(&self, class: SizeClass, filled: bool) {
-        let word = &self.filled[class.index() / 64];
-        let bit = 1_u64 << (class.index() % 64);
-        // Relaxed: exact under the lock; without it a hint, to thieves, who look again under the lock.
-        let before = word.load(Ordering::Relaxed);
-        word.store(if filled { before | bit } else { before & !bit }, Ordering::Relaxed);
-    }
-
-    /// The first class from the `from`th on whose stack holds something; to be asked under the lock.
-    fn filled_from(&self, from: usize) -> Option<SizeClass> {
-        let mut word = from / 64;
-        // Relaxed: written under the lock.
-        let mut bits = self.filled.get(word)?.load(Ordering::Relaxed) & (u64::MAX << (from % 64));
-        while bits == 0 {
-            word += 1;
-            bits = self.filled.get(word)?.load(Ordering::Relaxed);
-        }
-        Some(SizeClass::nth(word * 64 + bits.trailing_zeros() as usize))
-    }
-
-    /// Whether the stack of a class probably holds something.
-    #[inline]
-    pub(super) fn is_filled(&self, class: SizeClass) -> bool {
-        // Relaxed: as in `set_filled`.
-        self.filled[class.index() / 64].load(Ordering::Relaxed) >> (class.index() % 64) & 1 == 1
-    }
-}
 
 impl Stacks {
     /// Counts what a request of `bytes` comes to, however it was served; gives its turn, for which it is to have been counted

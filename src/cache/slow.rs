@@ -2,7 +2,7 @@
 
 use super::hot::HOT_BLOCK_MAX;
 use super::untouched::Noted;
-use super::{Cache, Handed, count::add, shard};
+use super::{Cache, Handed, count::add, counters, shard};
 use crate::geometry::{Block, Granules, SizeClass, is_long};
 use crate::heap::{End, Fit, Found, Run, Span, Unclean, Wish};
 use crate::os::{CHUNK, GRANULE, Os};
@@ -51,7 +51,7 @@ impl<O: Os> Cache<O> {
             return None;
         };
         if matches!(run.found, Found::Fresh(_)) {
-            add(&self.tally.missed_by_size[shard::size_line(requested)], 1);
+            add(&self.tally.missed_by_size[counters::size_line(requested)], 1);
         }
         let turn = self.count_taken(requested);
         if run.found.fresh() >= CHUNK {
@@ -95,9 +95,9 @@ impl<O: Os> Cache<O> {
         };
         let mut stacks = shard.lock(self.os());
         let (turn, tick) = stacks.count_other(requested, &shard.counts);
-        let by_size = &shard.counts.by_size[shard::size_line(requested)];
-        shard::bump(&by_size.requests, 1);
-        shard::bump(&by_size.bytes, requested as u64);
+        let by_size = &shard.counts.by_size[counters::size_line(requested)];
+        counters::bump(&by_size.requests, 1);
+        counters::bump(&by_size.bytes, requested as u64);
         drop(stacks);
         if requested >= NOTED_MIN {
             self.note_peaks();
