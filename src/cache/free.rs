@@ -65,9 +65,9 @@ fn step_of(span: Span) -> usize {
 }
 
 impl<O: Os> Cache<O> {
-    /// Takes back a block of a class at `start`, for which `requested` bytes were asked, more than none, if this thread's shard has a place
-    /// for it and its latch is not held: the whole fast path, which calls nothing (see [`Cache::take_at_hand`]). `false`, and
-    /// nothing done, is no refusal: [`Cache::give`] is to be asked.
+    /// Takes back a block of a class at `start`, for which `requested` bytes were asked, more than none, if this thread's shard
+    /// has a place for it and its latch is not held: the whole fast path, which calls nothing (see [`Cache::take_at_hand`]).
+    /// `false`, and nothing done, is no refusal: [`Cache::give`] is to be asked.
     #[inline]
     pub(crate) fn give_at_hand(&self, mine: Mine, class: SizeClass, start: usize, requested: usize) -> bool {
         let Some(shard) = self.shard_at_hand(mine) else { return false };

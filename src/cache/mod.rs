@@ -341,7 +341,7 @@ impl<O: Os> Cache<O> {
     /// Takes a block of a class that this thread's shard has at hand, unless its latch is held: the whole fast path. `None` is no
     /// refusal: [`Cache::take`] is to be asked. `requested` is what the caller asked for, in bytes.
     ///
-    /// It calls nothing, so that its caller, which ends with a call where there is more to do, saves no register: to take a
+    /// It calls nothing, so that its caller, which ends with a call where there is more to do, saves hardly a register: to take a
     /// latch waits for all that was written before (docs/EXPERIMENTS.md has the measurement).
     #[inline]
     pub(crate) fn take_at_hand(&self, mine: Mine, class: SizeClass, requested: usize) -> Option<AtHand> {

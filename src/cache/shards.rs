@@ -104,13 +104,14 @@ impl<O: Os> Cache<O> {
         Some(self.nth_of(shards, mine))
     }
 
-    /// The shard of the thread whose number is `mine` among `shards`, which are all there are.
+    /// The shard of the thread whose number is `mine`, from one on, among `shards`, which are all there are, and not null.
     #[inline]
     fn nth_of(&self, shards: *mut Shard, mine: usize) -> &Shard {
         // The count is a power of two; another cache, in a test, may have fewer shards.
         let mask = self.steady.shard_count.load(Ordering::Relaxed) - 1;
-        // SAFETY: as in `all_of`; the index is under the count.
-        unsafe { &*shards.add((mine - 1) & mask) }
+        // SAFETY: as in `all_of`: both callers have seen that there are any, and the masked index is under the count, whatever
+        // `mine` is.
+        unsafe { &*shards.add(mine.wrapping_sub(1) & mask) }
     }
 
     #[cold]
