@@ -46,8 +46,8 @@
 //! | `ZK_NALLOC_BACKGROUND` | `1`, `0` | a thread that gives memory up while the process is silent: [`Config::background`] |
 //! | `ZK_NALLOC_CHECKED` | `1`, `0` | whether misuse is looked for: [`Config::checked`] |
 //! | `ZK_NALLOC_WIPE_ON_FREE` | `1`, `0` | whether freed blocks are overwritten: [`Config::wipe_on_free`] |
-//! | `ZK_NALLOC_REPORT` | `1`, `0`, or a path, in which `%p` is the process's number | a page about memory at the end: [`report`] |
-//! | `ZK_NALLOC_REPORT_SIGNALS` | `1`, `0` | that page at SIGINT and SIGTERM too |
+//! | `ZK_NALLOC_REPORT` | `1`, `0`, or a path with a slash or a dot in it, in which `%p` is the process's number | a page about memory at the end: [`report`] |
+//! | `ZK_NALLOC_REPORT_SIGNALS` | `1`, `0` | that page, where it is asked for, at SIGINT and SIGTERM too |
 //! | `ZK_NALLOC_TRACE` | a path, in which `%p` is the process's number | the file that large requests are recorded in |
 //!
 //! None of them changes what a program computes.

@@ -46,7 +46,7 @@ impl Stats {
         if all == 0 { 0.0 } else { self.hits() as f64 / all as f64 }
     }
 
-    /// Large requests served from a stack of the thread's shard.
+    /// Large requests served from what the thread's shard has at hand: its hot run, stacks and free runs.
     #[must_use]
     pub const fn stack_hits(&self) -> u64 {
         self.snapshot.stack_hits
@@ -58,7 +58,7 @@ impl Stats {
         self.snapshot.stolen
     }
 
-    /// Large requests served from a free run, and blocks resized by copying that found theirs so.
+    /// Large requests served from a free run of the page heap, and blocks resized by copying that found theirs so.
     #[must_use]
     pub const fn run_hits(&self) -> u64 {
         self.snapshot.runs
@@ -76,8 +76,8 @@ impl Stats {
         self.snapshot.live as usize
     }
 
-    /// The most of [`Stats::live_bytes`] that was seen. It is looked at when memory is faulted in and once
-    /// every 64 MiB allocated, so a short peak between may be higher.
+    /// The most of [`Stats::live_bytes`] that was seen. It is looked at when memory is faulted in, when a block
+    /// grows by 2 MiB or more, and once every 64 MiB allocated through a shard, so a short peak between may be higher.
     #[must_use]
     pub const fn peak_live_bytes(&self) -> usize {
         self.snapshot.live_peak as usize
@@ -274,7 +274,8 @@ pub fn cached_bytes() -> usize {
 }
 
 /// Offers all cached memory to the kernel (`MADV_FREE`), which takes it when it runs short: warm until then,
-/// and usable all the time. Gives the bytes offered; 0 where the kernel has no such offer.
+/// and usable all the time. Gives the bytes offered; 0 where the kernel has no such offer, and where
+/// [`checked`](crate::Config::checked) is on.
 ///
 /// For a process that falls idle beside others.
 pub fn soften_cache() -> usize {

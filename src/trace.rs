@@ -131,7 +131,7 @@ impl Trace {
         };
         // SAFETY: the mapping is fresh, of that length, and stays for ever (T1).
         unsafe { self.ring.begin(slots) };
-        // Relaxed, all of it: published with the shards, before any block is handed out.
+        // Relaxed, all of it: published by `on`.
         self.descriptor.store(file.descriptor, Ordering::Relaxed);
         self.device.store(file.device, Ordering::Relaxed);
         self.inode.store(file.inode, Ordering::Relaxed);
@@ -146,14 +146,15 @@ impl Trace {
             os.give_up(&file);
             return complain(" cannot be written to");
         }
-        self.on.store(true, Ordering::Relaxed);
+        // Release: pairs with the acquire in `is_on`. A phase may begin before its thread has seen a block or the shards.
+        self.on.store(true, Ordering::Release);
         true
     }
 
     /// Whether events are recorded: the process that began has not ended its trace, and this is it.
     pub(crate) fn is_on(&self) -> bool {
-        // Relaxed: as in `start`; an event that comes after the end finds the ring closed.
-        self.on.load(Ordering::Relaxed)
+        // Acquire: pairs with the release in `start`. An event that comes after the end finds the ring closed.
+        self.on.load(Ordering::Acquire)
     }
 
     fn time<O: Os>(&self, os: &O) -> u64 {

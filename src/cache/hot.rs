@@ -186,7 +186,14 @@ impl Stacks {
         borders: impl FnOnce() -> bool,
         counts: &Counts,
     ) -> bool {
-        let fits = self.hot.put_back(start, len, borders);
+        // What lies behind that border, in a run, may be of another region than the block now is.
+        let runs = &mut self.runs;
+        let see = || {
+            let touch = borders();
+            runs.borders |= touch;
+            touch
+        };
+        let fits = self.hot.put_back(start, len, see);
         if fits {
             self.tokens += 1;
             self.note_free(0, len, counts);

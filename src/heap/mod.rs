@@ -286,7 +286,9 @@ impl<O: Os> PageHeap<O> {
 
     /// After a fork, in the child, before anything else.
     pub(crate) fn reset_in_child(&self) {
-        // Another thread may have held the lock at the moment of the fork, but only to see that it must wait.
+        // Another thread may have held the lock at the moment of the fork, but only to see that it must wait, to read, or to
+        // write numbers that steer, one at a time. Threads that others' handlers have started in this child wait until this is
+        // done (`Cache::see_child`).
         self.inner.reset_in_child();
     }
 

@@ -106,10 +106,10 @@ impl<T, M: Manner> Lock<T, M> {
 }
 
 impl<T, M: Manner> Lock<T, M> {
-    /// Frees the lock whoever held it. In a child after a fork, where its holder does not exist: what it guards
-    /// must be whole all the same.
+    /// Frees the lock whoever held it. In a child after a fork, where its holder does not exist, by the thread that forked,
+    /// before any other takes the lock there (S1): what it guards must be whole all the same.
     pub(crate) fn reset_in_child(&self) {
-        // Relaxed: the child has one thread.
+        // Relaxed: any other thread of the child sees first that this thread is done, by an acquire (`Cache::see_child`).
         self.word.store(FREE, Ordering::Relaxed);
     }
 }

@@ -232,3 +232,21 @@ fn after_stacks_were_merged_there_is_a_place_for_one_range_more() {
     stacks.keep(Span::new(4000 * MIB, 64 * KIB), &mut out, &shard.counts);
     assert!(out.spans().len() > SHED);
 }
+
+/// The memory that a hot run had been cut of was free, unmapped, and mapped again as another region before regions touched
+/// anywhere else that the shard saw.
+#[test]
+fn what_came_back_from_another_region_merged_with_the_run_behind_it() {
+    let shard = Shard::new();
+    let mut stacks = shard.lock(&Linux);
+    let mut out = Leaving::NOTHING;
+    stacks.keep(Span::new(4 * CHUNK, MIB), &mut out, &shard.counts);
+    stacks.begin_hot(Span::new(3 * CHUNK, CHUNK), &mut out, &shard.counts);
+    while stacks.cut(class(64 * KIB), &shard.counts).is_some() {}
+    let rest = stacks.hot.rest();
+    assert!(stacks.extend(Span::new(rest.start - 64 * KIB, 64 * KIB), 64 * KIB + rest.len, &shard.counts));
+    assert!(stacks.put_back(64 * KIB, 4 * CHUNK - 64 * KIB, || true, &shard.counts), "now of another region");
+    stacks.begin_hot(Span::new(9 * CHUNK, CHUNK), &mut out, &shard.counts);
+    let border = 4 * CHUNK / KIB;
+    assert_eq!(all(&stacks.runs), [(border - 64, border), (border, border + 1024)]);
+}

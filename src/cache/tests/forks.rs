@@ -70,6 +70,28 @@ fn a_handler_that_ran_in_a_child_before_ours_found_the_locks_of_threads_that_wer
     finish(&model, vec![kept, second, fresh], true);
 }
 
+/// They took locks that threads had held which were gone, or that our handler then opened under them.
+#[test]
+fn figures_that_a_handler_in_a_child_asked_for_before_ours_waited_for_ever() {
+    ends(|| {
+        let asks: [fn(&Cache<Fake>); 3] =
+            [|cache| _ = cache.cached_bytes(), |cache| _ = cache.snapshot(), |cache| _ = cache.ceiling()];
+        for ask in asks {
+            let model = model(fake(2 << 30));
+            let block = untouched(&model, 8 * MIB, false);
+            model.cache.before_fork();
+            ask(&model.cache);
+            assert!(!model.cache.is_ready(), "in a handler before the fork all stays held");
+            core::mem::forget(model.cache.limits.lock(model.os()));
+            model.os().become_child();
+            ask(&model.cache);
+            assert!(model.cache.is_ready());
+            model.cache.after_fork_in_child();
+            finish(&model, vec![block], true);
+        }
+    });
+}
+
 #[test]
 fn the_handler_of_a_child_of_a_child_took_it_for_seen_to() {
     let model = model(fake(2 << 30));
