@@ -277,7 +277,7 @@ fn report(record: Option<PathBuf>) -> Result<(), Error> {
     let (random, elsewhere) = (random?, elsewhere?);
     let besides = report::Besides {
         random: (&Record::read(&random)?, &record::name_of(&random)),
-        elsewhere: (&Record::read(&elsewhere)?, &record::name_of(&elsewhere)),
+        elsewhere: (&Record::read(&elsewhere)?, &record::name_of(&elsewhere), &provers::tables(&elsewhere)?),
     };
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/BENCHMARKS.md");
     report::report(&Record::read(&folder)?, &record::name_of(&folder), &of_provers, besides, &document)?;

@@ -60,7 +60,7 @@ pub fn write(readme: &Path, from: &Folders) -> Result<(), Error> {
 fn filled(readme: &str, from: &Folders) -> Result<String, Error> {
     let parts = [
         ("results", results(from.own, &own_records(from.own)?)),
-        ("peers", peers(from.compared)?),
+        ("peers", peers(from.compared)? + &peers_elsewhere(from.elsewhere)?),
         ("score", score(from)?),
     ];
     parts.iter().try_fold(readme.to_owned(), |text, (part, inside)| {
@@ -196,18 +196,39 @@ fn results(own: &Path, records: &[Record]) -> String {
 /// The records of provers under all allocators in a folder.
 fn compared_records(folder: &Path) -> Result<Vec<Record>, Error> {
     let files = provers::files(folder).into_iter().filter(|file| file.exists());
-    let records: Vec<Record> = files.map(|file| read(&file, "")).collect::<Result<_, _>>()?;
+    files.map(|file| read(&file, "")).collect()
+}
+
+fn peers(folder: &Path) -> Result<String, Error> {
+    let records = compared_records(folder)?;
     if records.is_empty() {
         return Err(Error::new(format!("{}: no prover was compared under all allocators", folder.display())));
     }
-    Ok(records)
+    let (table, threads) = peers_table(&records);
+    let meaning = |name: &&str| by_name(name).map(|peer| format!("`{name}`: {}", peer.about));
+    let meanings: Vec<String> = KEEPERS.iter().filter_map(meaning).collect();
+    Ok(format!(
+        "{table}\n\nMedian warm proof and highest peak, on {threads} threads. {}. {}. From {}.",
+        meanings.join("; "),
+        records[0].machine,
+        place(folder)
+    ))
 }
 
-fn peers(compared: &Path) -> Result<String, Error> {
-    let records = compared_records(compared)?;
+/// The same on another machine, if any prover was compared there.
+fn peers_elsewhere(folder: &Path) -> Result<String, Error> {
+    let records = compared_records(folder)?;
+    let Some(first) = records.first() else { return Ok(String::new()) };
+    let (table, threads) = peers_table(&records);
+    let origin = place(folder);
+    Ok(format!("\n\n{table}\n\nThe same on {threads} threads. {}. From {origin}.", first.machine))
+}
+
+/// Lays out what proofs took under ours and under those that keep their memory; and on how many threads.
+fn peers_table(records: &[Record]) -> (Table, usize) {
     let shown: Vec<&str> = ["NAlloc"].into_iter().chain(KEEPERS).collect();
     let mut table = table(["proof"].into_iter().chain(shown.iter().copied()).map(String::from));
-    let columns: Vec<_> = shown.iter().map(|name| summaries(&records, name)).collect();
+    let columns: Vec<_> = shown.iter().map(|name| summaries(records, name)).collect();
     for (row, (statement, _)) in columns[0].iter().enumerate() {
         let cell = |column: &Vec<(&str, Summary)>| match column[row].1 {
             summary if summary.warm_seconds_median.is_finite() => {
@@ -217,15 +238,7 @@ fn peers(compared: &Path) -> Result<String, Error> {
         };
         table.add_row([(*statement).to_owned()].into_iter().chain(columns.iter().map(cell)));
     }
-    let meaning = |name: &&str| by_name(name).map(|peer| format!("`{name}`: {}", peer.about));
-    let meanings: Vec<String> = KEEPERS.iter().filter_map(meaning).collect();
-    Ok(format!(
-        "{table}\n\nMedian warm proof and highest peak, on {} threads. {}. {}. From {}.",
-        records[0].threads,
-        meanings.join("; "),
-        records[0].machine,
-        place(compared)
-    ))
+    (table, records[0].threads)
 }
 
 fn score(from: &Folders) -> Result<String, Error> {

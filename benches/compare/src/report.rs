@@ -25,8 +25,8 @@ pub type Measured<'a> = (&'a Pattern, Vec<Run>);
 pub struct Besides<'a> {
     /// Random workloads.
     pub random: (&'a Record, &'a str),
-    /// The same patterns on another machine.
-    pub elsewhere: (&'a Record, &'a str),
+    /// The same patterns on another machine, with what provers took there.
+    pub elsewhere: (&'a Record, &'a str, &'a str),
 }
 
 /// Writes the tables of a record into `document`, `provers` among them, and its plots into the folder `plots` beside it; at the end
@@ -98,15 +98,16 @@ fn generated(
 /// Where the part about another machine begins, before the name of its record.
 const ELSEWHERE: &str = "\n## Another machine, record ";
 
-/// Lays out a record of another machine: its origin, and who wins.
-fn of_elsewhere((record, name): (&Record, &str), all: &[Pattern]) -> String {
+/// Lays out a record of another machine: its origin, who wins, and what was taken by provers and again from traces.
+fn of_elsewhere((record, name, provers): (&Record, &str, &str), all: &[Pattern]) -> String {
     let measured = measured(record, all);
     format!(
         "{ELSEWHERE}{name}\n\nThose of the same patterns that were run there, and who wins; what each \
-         allocator took is in the record.\n\n{}\n{}\n\n{}",
+         allocator took is in the record.\n\n{}\n{}\n\n{}\n{provers}{}",
         about(record),
         tables::overview(&measured),
-        tables::together(&measured)
+        tables::together(&measured),
+        replay::tables(&record.replays)
     )
 }
 
@@ -175,7 +176,10 @@ mod tests {
         let folder = root.join("benches/record").join(name);
         let read = |name: &str| Record::read(&root.join("benches/record").join(name)).expect("is there");
         let (of_random, of_elsewhere) = (read(random), read(elsewhere));
-        let besides = Besides { random: (&of_random, random), elsewhere: (&of_elsewhere, elsewhere) };
+        let proofs_there = root.join("benches/record").join(elsewhere);
+        let proofs_there = crate::provers::tables(&proofs_there).expect("can be read");
+        let besides =
+            Besides { random: (&of_random, random), elsewhere: (&of_elsewhere, elsewhere, &proofs_there) };
         let elsewhere = std::env::temp_dir().join(format!("zk-compare-document-{}", std::process::id()));
         fs::create_dir_all(&elsewhere).expect("can be made");
         let document = elsewhere.join("BENCHMARKS.md");

@@ -167,7 +167,7 @@ fn score_of(judged: &[Judged]) -> String {
     format!(
         "Of {} rows, each against the best of all peers that ran it, {won} are won, {in_time} lost in time, and {in_memory} lost \
          in memory alone; by the medians {by_medians} would be lost in time. The best peer is chosen on each half of the turns and \
-         compared on the other. The geometric mean of the times is {:.2} of its, by the medians {:.2}{}.{}",
+         compared on the other. The geometric mean of our times over that peer's is {:.2}, by the medians {:.2}{}.{}",
         judged.len(),
         mean_of(judged, |verdict| verdict.time),
         mean_of(judged, |verdict| verdict.median),
@@ -201,7 +201,7 @@ fn of_small_sides(judged: &[Judged]) -> String {
     match judged.iter().filter(|(pattern, ..)| pattern.judge == Judge::SmallSide).count() {
         0 => String::new(),
         rows => format!(
-            " {rows} of the rows are small blocks alone, which are not ours: each is against the allocator that serves them there."
+            " {rows} of the rows are one workload, small blocks alone, which are not ours: each is against the allocator that serves them there."
         ),
     }
 }
