@@ -197,9 +197,10 @@ impl Config {
     /// [`soften_cache`](crate::soften_cache) or [`release_cache`](crate::release_cache). Environment:
     /// `ZK_NALLOC_BACKGROUND`, `1` or `0`.
     ///
-    /// The thread is started when 64 MiB or more have been allocated by one thread, or by threads that share a shard, or
-    /// by [`prefault`](crate::prefault()), with all signals blocked and a stack of 256 KiB. It sleeps while nothing is handed out or cached, and looks four times a second, once
-    /// a second when nothing happens, at what the container and the host have left. After every ten seconds without an
+    /// The thread is started when 64 MiB or more have been allocated by one thread, or by threads that share a shard, or by
+    /// [`prefault`](crate::prefault()), with all signals blocked and a stack of 256 KiB. It sleeps while nothing is handed out
+    /// or cached, and looks four times a second, once a second when nothing happens, at what the container and the host have
+    /// left. After every ten seconds without an
     /// allocation a peak counts as one window older, so that what was kept for it goes down to an eighth of RAM or
     /// 1 GiB, whichever is less; [`cache_bytes`](Self::cache_bytes) is a promise that it keeps too.
     ///
