@@ -123,7 +123,7 @@ impl<O: Os> Cache<O> {
 
     /// Bytes that are held free and are, or may be, resident.
     pub(crate) fn cached_bytes(&self) -> usize {
-        self.see_child();
+        self.see_child_only();
         let books = self.heap.books().plus(self.thin.books());
         self.stacked() + books.dirty + books.soft
     }
@@ -182,7 +182,7 @@ impl<O: Os> Cache<O> {
 
     /// Reads all counters.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        self.see_child();
+        self.see_child_only();
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let sum =
             |which: fn(&Counts) -> &AtomicU64| self.shards().iter().map(|s| get(which(&s.counts))).sum();

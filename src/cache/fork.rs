@@ -109,6 +109,15 @@ impl<O: Os> Cache<O> {
         }
     }
 
+    /// As [`Cache::see_child`], for whoever asks for figures alone: in the process that forks nobody waits for that.
+    pub(super) fn see_child_only(&self) {
+        // Acquire: as in `see_child_slow`.
+        let forked = self.mark_in_fork.load(Ordering::Acquire);
+        if forked != 0 && forked != self.os().mark() {
+            self.see_child();
+        }
+    }
+
     #[cold]
     fn see_child_slow(&self) {
         loop {

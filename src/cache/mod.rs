@@ -322,7 +322,7 @@ impl<O: Os> Cache<O> {
 
     /// The ceiling in force, in bytes, if there is one.
     pub(crate) fn ceiling(&self) -> Option<usize> {
-        self.see_child();
+        self.see_child_only();
         self.limits.lock(self.os()).ceiling()
     }
 
