@@ -72,8 +72,13 @@ impl<O: Os> Cache<O> {
     pub(crate) fn give_at_hand(&self, mine: Mine, class: SizeClass, start: usize, requested: usize) -> bool {
         let Some(shard) = self.shard_at_hand(mine) else { return false };
         let Some(mut stacks) = shard.stacks.try_lock(self.os()) else { return false };
+        let len = class.len().bytes();
+        // Before a border regions may touch, which is noted: registers for that would be saved by every free.
+        if stacks.hot.is_before_border(start, len) {
+            return false;
+        }
         let borders = || self.heap.has_touching_regions();
-        let is_given = stacks.put_back(class.len().bytes(), start, borders, &shard.counts)
+        let is_given = stacks.put_back(len, start, borders, &shard.counts)
             || stacks.push(class, start, self.bounds(), &shard.counts);
         if is_given {
             shard.counts.note_freed(requested);

@@ -82,13 +82,25 @@ impl Hot {
         (self.end - self.top).saturating_sub(HOT_MAX)
     }
 
+    /// Whether a block ends where the next one would begin.
+    #[inline]
+    const fn is_next(&self, start: usize, len: usize) -> bool {
+        start + len == self.top && start >= self.start
+    }
+
+    /// Whether it does, and there is a border of two chunks: more is to be seen to then than on the fast path.
+    #[inline]
+    pub(super) const fn is_before_border(&self, start: usize, len: usize) -> bool {
+        self.is_next(start, len) && self.top.is_multiple_of(CHUNK)
+    }
+
     /// Puts a block back that ends where the next one would begin; but not across a border of two chunks where regions may touch
     /// (`borders`). What was cut of the run may have been given to the heap by others since, unmapped or lost, and mapped again
     /// as another region, of which the block is.
     #[inline]
     pub(super) fn put_back(&mut self, start: usize, len: usize, borders: impl FnOnce() -> bool) -> bool {
-        let fits = start + len == self.top && start >= self.start;
-        let is_back = fits && (!self.top.is_multiple_of(CHUNK) || self.joins_slow(borders()));
+        let at_border = self.is_before_border(start, len);
+        let is_back = self.is_next(start, len) && (!at_border || self.joins_slow(borders()));
         if is_back {
             self.top = start;
         }
