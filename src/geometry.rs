@@ -8,7 +8,7 @@
 
 use core::alloc::Layout;
 
-use crate::os::{CHUNK, GRANULE};
+use crate::os::{CHUNK, GRANULE, Vendor};
 
 /// What colours are multiples of, but for the skew of long blocks: a cache line.
 const LINE: usize = 64;
@@ -32,6 +32,11 @@ const FORTH_MAX: usize = (4 << 20) + (64 << 10);
 /// Lines from one colour to the next, times 128: nine turns are a round of the granule, or five.
 const FORTH: usize = 910;
 const BACK_AND_FORTH: usize = 4551;
+
+/// The same of blocks without a class where [`Colours::Five`] are in force: five turns are two rounds. A row of 64 columns and
+/// more that is written word by word has then more lines in each set of the first-level cache than that holds, without which
+/// Intel's processors wait for one line after the other (docs/EXPERIMENTS.md has the measurements).
+const OF_FIVE: usize = 3277;
 
 /// Room in a block for the largest colour.
 const COLOUR_ROOM: usize = GRANULE - LINE;
@@ -185,13 +190,13 @@ impl Block {
     /// hundred columns gains by; or else far off, and a load in a loop over a few long columns loses by it.
     /// docs/EXPERIMENTS.md has the measurements.
     ///
-    /// Long blocks begin `skew` bytes earlier: nothing, or half a line ([`skew`]).
+    /// What is best differs between processors: `colours`.
     #[inline]
-    pub(crate) const fn colour(turn: usize, layout: Layout, skew: usize) -> usize {
+    pub(crate) const fn colour(turn: usize, layout: Layout, colours: Colours) -> usize {
         if layout.align() >= GRANULE {
             return 0;
         }
-        let step = if layout.size() <= FORTH_MAX { FORTH } else { BACK_AND_FORTH };
+        let (step, skew) = (colours.step(layout.size()), colours.skew());
         let lines = turn.wrapping_mul(step) >> 7;
         let whole = lines.wrapping_mul(LINE) & COLOUR_ROOM;
         let offset = if layout.size() < LONG_FROM {
@@ -205,14 +210,64 @@ impl Block {
     }
 }
 
-/// How far from a line long blocks begin on a processor whose first-level data cache has so many ways; 0 is unknown, and
-/// taken for few.
-///
-/// They are matrices whose rows are a power of two long, and a transpose writes a line into each of sixteen rows before it
-/// comes back to the first; all of them are in one set, unless every line of the matrix is spread over two
-/// (docs/EXPERIMENTS.md says what that gains, and what it costs).
-pub(crate) const fn skew(l1_ways: usize) -> usize {
-    if l1_ways > SKEWED_WAYS_MAX { 0 } else { SKEW }
+/// How blocks begin within a granule, on the processor at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Colours {
+    /// On nine colours at a time, and long ones half a line before theirs. They are matrices whose rows are a power of two long,
+    /// and a transpose writes a line into each of sixteen rows before it comes back to the first; all of them are in one set
+    /// of the first-level data cache, which has few ways, unless every line of the matrix is spread over two.
+    Skewed,
+    /// On nine at a time: the first-level data cache has ways enough.
+    Nine,
+    /// On nine at a time, and those without a class on five: Intel's cache of as many ways.
+    Five,
+}
+
+impl Colours {
+    /// Those for a processor whose first-level data cache has so many ways; 0 is unknown, and taken for few
+    /// (docs/EXPERIMENTS.md says what each gains, and what it costs).
+    pub(crate) const fn of(l1_ways: usize, vendor: Vendor) -> Self {
+        match vendor {
+            _ if l1_ways <= SKEWED_WAYS_MAX => Self::Skewed,
+            Vendor::Intel => Self::Five,
+            Vendor::Other => Self::Nine,
+        }
+    }
+
+    /// Those whose number this is; [`Colours::number`].
+    #[inline]
+    pub(crate) const fn numbered(number: u8) -> Self {
+        match number {
+            0 => Self::Skewed,
+            1 => Self::Nine,
+            _ => Self::Five,
+        }
+    }
+
+    /// Their number, for an atomic.
+    pub(crate) const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Lines from one block of `size` bytes to the next, times 128.
+    #[inline]
+    const fn step(self, size: usize) -> usize {
+        if size <= CHUNK {
+            FORTH
+        } else if matches!(self, Self::Five) {
+            OF_FIVE
+        } else if size <= FORTH_MAX {
+            FORTH
+        } else {
+            BACK_AND_FORTH
+        }
+    }
+
+    /// How far from a line long blocks begin, in bytes.
+    #[inline]
+    const fn skew(self) -> usize {
+        if matches!(self, Self::Skewed) { SKEW } else { 0 }
+    }
 }
 
 /// Whether a block of `len` bytes is one of those that lie further apart than others, and below each other in the order in
@@ -233,6 +288,8 @@ pub(crate) const fn is_large(layout: Layout, large_from: usize) -> bool {
 mod tests {
     use super::*;
     use crate::config::{LARGE_FROM, LARGE_FROM_MIN};
+
+    const ALL: [Colours; 3] = [Colours::Skewed, Colours::Nine, Colours::Five];
 
     fn layout(size: usize, align: usize) -> Layout {
         Layout::from_size_align(size, align).unwrap()
@@ -258,8 +315,8 @@ mod tests {
             for align in [1, 8, 64, 256, 2048, 4096, 1 << 21, 1 << 30] {
                 let request = layout(size, align);
                 let block = Block::of(request).unwrap();
-                for turn in 0..128 {
-                    let colour = Block::colour(turn / 2, request, skew([8, 12][turn % 2]));
+                for turn in 0..192 {
+                    let colour = Block::colour(turn / 3, request, ALL[turn % 3]);
                     assert_eq!(colour % align.min(GRANULE), 0);
                     assert!(colour + size <= block.len.bytes(), "{size} {align} {turn}");
                     let pointer = 7 * (1 << 30) + colour;
@@ -295,7 +352,7 @@ mod tests {
     #[test]
     fn nine_turns_give_nine_colours_far_apart_and_all_come() {
         for size in [LARGE_FROM, 4 << 20, 5 << 20, 1 << 30] {
-            let line = |turn| Block::colour(turn, layout(size, 8), skew(12)) / LINE;
+            let line = |turn| Block::colour(turn, layout(size, 8), Colours::Nine) / LINE;
             let mut seen = [false; 64];
             for turn in 0..64 * 1152 {
                 seen[line(turn)] = true;
@@ -310,7 +367,7 @@ mod tests {
 
     #[test]
     fn short_blocks_go_on_equally_far_and_long_ones_back_and_forth() {
-        let line = |size, turn| Block::colour(turn, layout(size, 64), skew(12)) / LINE;
+        let line = |size, turn| Block::colour(turn, layout(size, 64), Colours::Nine) / LINE;
         // The ways from one to the next, of which most are seven lines; the others go round or make up for the rest.
         let on = |turn: &usize| line(4 << 20, turn + 1) == line(4 << 20, *turn) + 7;
         assert!((0..900).filter(on).count() >= 700);
@@ -322,7 +379,10 @@ mod tests {
 
     #[test]
     fn long_blocks_begin_within_a_line_where_ways_are_few_unless_an_alignment_was_asked_for() {
-        let from_line = |turn, size, align, ways| Block::colour(turn, layout(size, align), skew(ways)) % LINE;
+        let from_line = |turn, size, align, ways| {
+            let colours = Colours::of(ways, Vendor::Other);
+            Block::colour(turn, layout(size, align), colours) % LINE
+        };
         for turn in 0..64 * 288 {
             for ways in [0, 4, 8] {
                 assert_eq!(from_line(turn, LONG_FROM - 1, 8, ways), 0, "turn {turn}");
@@ -333,6 +393,34 @@ mod tests {
             }
             assert_eq!(from_line(turn, LONG_FROM, 8, 12), 0, "turn {turn}");
         }
+    }
+
+    /// Ten turns have five colours; nine of other processors', and of blocks with a class.
+    #[test]
+    fn intels_twelve_ways_have_five_colours_of_blocks_without_a_class() {
+        let colours = |size, of: Colours| {
+            let line = move |turn| Block::colour(turn, layout(size, 8), of) / LINE;
+            (0..64 * 640).step_by(97).map(move |first| {
+                let mut seen: Vec<usize> = (first..first + 10).map(line).collect();
+                seen.sort_unstable();
+                // One that has gone on by a line meanwhile is the same one.
+                seen.dedup_by(|line, before| *line - *before <= 1);
+                seen.len() - usize::from(seen[0] == 0 && seen[seen.len() - 1] == 63)
+            })
+        };
+        let five = Colours::of(12, Vendor::Intel);
+        for size in [CHUNK + 1, 4 << 20, 5 << 20, 1 << 30] {
+            assert!(colours(size, five).all(|count| count == 5), "{size}");
+            assert!(colours(size, Colours::Nine).all(|count| count == 9), "{size}");
+        }
+        assert!(colours(CHUNK, five).all(|count| count == 9));
+        assert_eq!([Colours::of(8, Vendor::Intel), Colours::of(0, Vendor::Intel)], [Colours::Skewed; 2]);
+        assert_eq!(Colours::of(12, Vendor::Other), Colours::Nine);
+        assert!(ALL.iter().all(|&colours| Colours::numbered(colours.number()) == colours));
+        // All 64 come in time.
+        let mut seen = [false; 64];
+        (0..64 * 640).for_each(|turn| seen[Block::colour(turn, layout(4 << 20, 8), five) / LINE] = true);
+        assert!(seen.iter().all(|&seen| seen));
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(crate) use shards::Mine;
 use core::alloc::Layout;
 
 use crate::config::{Config, Settings};
-use crate::geometry::{Block, SizeClass, skew};
+use crate::geometry::{Block, Colours, SizeClass};
 use crate::heap::{Growth, PageHeap, Setup, Unclean};
 use crate::limits::Limits;
 use crate::os::{self, Huge, HugeMode, Os};
@@ -114,8 +114,8 @@ struct Steady {
     /// Null until the first request.
     shards: AtomicPtr<Shard>,
     shard_count: AtomicUsize,
-    /// How far from a line long blocks begin, in bytes.
-    skew: AtomicUsize,
+    /// Where blocks begin: [`Colours::number`].
+    colours: AtomicU8,
     /// The most that one shard holds now, in bytes, and its stacks of that: `Bounds`.
     shard_bytes_max: AtomicUsize,
     shard_stacked_max: AtomicUsize,
@@ -193,7 +193,7 @@ impl<O: Os> Cache<O> {
                 steady: Steady {
                     shards: AtomicPtr::new(core::ptr::null_mut()),
                     shard_count: AtomicUsize::new(0),
-                    skew: AtomicUsize::new(0),
+                    colours: AtomicU8::new(Colours::Skewed.number()),
                     shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
                     shard_stacked_max: AtomicUsize::new(SHARD_BYTES_MAX),
                 },
@@ -289,7 +289,8 @@ impl<O: Os> Cache<O> {
         self.heap.start(setup);
         self.start_thin(setup);
         self.page.store(facts.page, Ordering::Relaxed);
-        self.steady.skew.store(skew(facts.l1_ways), Ordering::Relaxed);
+        let colours = Colours::of(facts.l1_ways, facts.vendor);
+        self.steady.colours.store(colours.number(), Ordering::Relaxed);
         // The C library gives no advice: its memory is huge only where everybody's is.
         let is_huge = facts.huge_mode == HugeMode::Always && facts.huge_page > 0;
         let unit = if is_huge { facts.huge_page } else { facts.page };
@@ -336,7 +337,7 @@ impl<O: Os> Cache<O> {
     #[inline]
     pub(crate) fn colour(&self, turn: usize, layout: Layout) -> usize {
         // Relaxed: as in `page`.
-        Block::colour(turn, layout, self.steady.skew.load(Ordering::Relaxed))
+        Block::colour(turn, layout, Colours::numbered(self.steady.colours.load(Ordering::Relaxed)))
     }
 
     /// Takes a block of a class that this thread's shard has at hand, unless its latch is held: the whole fast path. `None` is no

@@ -10,6 +10,16 @@ use super::GRANULE;
 /// Writes zeros over a range that its caller owns (O2).
 #[inline]
 pub(super) fn zero(addr: usize, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if super::streamed::is_faster(len) {
+        return super::streamed::zero(addr, len);
+    }
+    write(addr, len);
+}
+
+/// The same through the caches.
+#[inline]
+pub(super) fn write(addr: usize, len: usize) {
     let to: *mut u8 = core::ptr::with_exposed_provenance_mut(addr);
     // SAFETY: the caller owns the range, which is accessible, and nobody has a reference into it (O2).
     unsafe { to.write_bytes(0, len) };

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) use plan::{Call, MoveFailure, PurgeFailure, RemapFailure, When};
 pub(crate) use space::{Access, Attributes, Owner};
 
-use super::{CHUNK, Facts, Huge, HugeMode, Outcome, Room, Strain};
+use super::{CHUNK, Facts, Huge, HugeMode, Outcome, Room, Strain, Vendor};
 use crate::error::Errno;
 use memory::Memory;
 use plan::Plans;
@@ -108,6 +108,7 @@ impl Fake {
             ram: 64 << 20,
             cpus: 4,
             l1_ways: 8,
+            vendor: Vendor::Other,
             moves: true,
             moves_unsafely: false,
             moves_several: true,

@@ -20,7 +20,10 @@ pub(crate) mod fork;
 mod linux;
 mod obstacle;
 pub(crate) mod private;
+mod processor;
 mod settings;
+#[cfg(target_arch = "x86_64")]
+mod streamed;
 
 #[cfg(all(test, not(loom)))]
 pub(crate) use linux::lock_pages;
@@ -31,6 +34,7 @@ pub(crate) use linux::{
     mappings, overcommit_mode, start_thread, why_not_created,
 };
 pub(crate) use obstacle::{Asked, refused, why_not_mapped};
+pub(crate) use processor::Vendor;
 #[cfg(test)]
 pub(crate) use settings::Reported;
 pub(crate) use settings::{REPORTED, huge, set_huge, settings};
@@ -89,6 +93,8 @@ pub(crate) struct Facts {
     pub(crate) cpus: usize,
     /// Ways of the first-level data cache, 0 where nobody tells.
     pub(crate) l1_ways: usize,
+    /// Who made the processor.
+    pub(crate) vendor: Vendor,
     /// Whether `mremap` with `MREMAP_DONTUNMAP` works here and is safe on this kernel.
     pub(crate) moves: bool,
     /// Whether it works here, on a kernel with a known fault in it. Never with `moves`.

@@ -116,7 +116,7 @@ fn huge_slow() -> Huge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::os::HugeMode;
+    use crate::os::{HugeMode, Vendor};
 
     const FACTS: Facts = Facts {
         page: 4096,
@@ -125,6 +125,7 @@ mod tests {
         ram: 8 << 30,
         cpus: 4,
         l1_ways: 8,
+        vendor: Vendor::Other,
         moves: true,
         moves_unsafely: false,
         moves_several: true,

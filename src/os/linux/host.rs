@@ -10,6 +10,7 @@ use core::mem::size_of_val;
 use super::path::Path;
 use super::text::{chosen, file_number};
 use super::{files, probe};
+use crate::os::processor::vendor_slow;
 use crate::os::{Facts, GRANULE, HugeMode};
 
 /// Reads all of it.
@@ -25,6 +26,7 @@ pub(super) fn facts() -> Facts {
         ram: ram(),
         cpus: cpus(),
         l1_ways: l1_ways(),
+        vendor: vendor_slow(),
         moves: abilities.moves && !unsafely,
         moves_unsafely: unsafely,
         moves_several: abilities.moves_several,
