@@ -2,9 +2,8 @@
 //!
 //! Why it is here: to write a line, an Intel core reads it first, and what one core has of the way to memory bounds a
 //! `memset` of a trace that all others wait for: 512 MiB took 54 ms, by stores past the caches 27, and with a pass over it
-//! 97 and 70 (Granite Rapids). Below about 90 MiB, where a cache may hold what was zeroed until it is read, that loses a
-//! third, and so it does on AMD at any length (docs/EXPERIMENTS.md, "Non-temporal zeroing"). glibc's own `memset` does it from
-//! 2.40 on; musl's and those of the distributions before do not.
+//! 97 and 70 (Granite Rapids). Below about 90 MiB, where a cache may hold what was zeroed until it is read, that loses up to
+//! two thirds, and on AMD it loses at any length (docs/EXPERIMENTS.md, "Zeros past the caches").
 //!
 //! Never here: system calls. Where nothing is known of the processor, `memset` zeroes everything.
 

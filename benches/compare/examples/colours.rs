@@ -32,6 +32,9 @@ fn milliseconds(pass: impl FnOnce()) -> f64 {
 /// The step of the allocator, in 128ths of a line.
 const OURS: usize = 4551;
 
+/// The one of blocks without a class where Intel's first-level cache has twelve ways.
+const ON_INTEL: usize = 3277;
+
 /// How columns lie: the step of their colours in 128ths of a line, the pages between them, and whether each lies before the
 /// last one.
 #[derive(Clone, Copy)]
@@ -103,6 +106,7 @@ fn main() {
         up("23", 23 * 128, 1),
         up("14 7/32", 455 * 4, 1),
         up("35 71/128", OURS, 1),
+        up("25 77/128", ON_INTEL, 1),
         up("8", 8 * 128, 1),
         up("16 lines", 16 * 128, 1),
     ];
@@ -118,7 +122,7 @@ fn main() {
     // A vector begins some lines into its page.
     let begin = memory.as_ptr().align_offset(PAGE);
     let memory = &mut memory[begin..];
-    table(memory, "with steps of", &steps, &[8, 24, 32, 64, 128, 256]);
+    table(memory, "with steps of", &steps, &[8, 24, 32, 64, 96, 128, 256]);
     println!();
     table(memory, "a length apart and", &pages, &[2, 4, 6, 8, 12, 16, 24, 32]);
 }

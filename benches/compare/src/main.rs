@@ -273,11 +273,14 @@ fn report(record: Option<PathBuf>) -> Result<(), Error> {
     };
     let own = latest(readme::FILES[0].0)?;
     let of_provers = readme::details(&own)? + &provers::tables(&folder)?;
-    let [random, elsewhere] = [RANDOM, ELSEWHERE].map(|kind| latest_where(|folder| is_of_kind(folder, kind)));
-    let (random, elsewhere) = (random?, elsewhere?);
+    let random = latest_where(|folder| is_of_kind(folder, RANDOM))?;
+    let elsewhere = all_where(|folder| is_of_kind(folder, ELSEWHERE))?;
     let besides = report::Besides {
         random: (&Record::read(&random)?, &record::name_of(&random)),
-        elsewhere: (&Record::read(&elsewhere)?, &record::name_of(&elsewhere), &provers::tables(&elsewhere)?),
+        elsewhere: &elsewhere
+            .iter()
+            .map(|folder| report::Elsewhere::read(folder))
+            .collect::<Result<Vec<_>, _>>()?,
     };
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/BENCHMARKS.md");
     report::report(&Record::read(&folder)?, &record::name_of(&folder), &of_provers, besides, &document)?;
@@ -291,7 +294,7 @@ fn report(record: Option<PathBuf>) -> Result<(), Error> {
 
 /// How the names of records end that hold random workloads, …
 const RANDOM: &str = "-random";
-/// … or the same patterns on another machine.
+/// … or the same patterns on another machine, of which there may be several.
 const ELSEWHERE: &str = "-elsewhere";
 
 fn is_of_kind(folder: &Path, kind: &str) -> bool {
@@ -307,9 +310,16 @@ fn latest(file: &str) -> Result<PathBuf, Error> {
 }
 
 fn latest_where(holds: impl Fn(&Path) -> bool) -> Result<PathBuf, Error> {
+    all_where(holds)?.pop().ok_or_else(|| Error::new("there is no such record yet"))
+}
+
+/// Returns such records in the order of their names.
+fn all_where(holds: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>, Error> {
     let folders = std::fs::read_dir(records()).map_err(|cause| Error::doing("looking for records", cause))?;
-    let folders = folders.filter_map(|entry| Some(entry.ok()?.path()));
-    folders.filter(|path| holds(path)).max().ok_or_else(|| Error::new("there is no such record yet"))
+    let mut folders: Vec<_> =
+        folders.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| holds(path)).collect();
+    folders.sort();
+    Ok(folders)
 }
 
 /// Returns the name itself, or with a number if there is such a record.

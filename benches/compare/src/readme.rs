@@ -4,7 +4,7 @@
 //! comparison among all; and like every number in a document, these are not typed by hand.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use comfy_table::{CellAlignment, Table, presets};
 use prove_harness::Error;
@@ -40,8 +40,8 @@ pub struct Folders<'a> {
     pub own: &'a Path,
     /// The comparison among all.
     pub compared: &'a Path,
-    /// The same patterns on another machine.
-    pub elsewhere: &'a Path,
+    /// The same patterns on other machines.
+    pub elsewhere: &'a [PathBuf],
     /// Random workloads.
     pub random: &'a Path,
 }
@@ -58,9 +58,11 @@ pub fn write(readme: &Path, from: &Folders) -> Result<(), Error> {
 
 /// Returns `readme` with its generated parts as they are now.
 fn filled(readme: &str, from: &Folders) -> Result<String, Error> {
+    let elsewhere: Vec<String> =
+        from.elsewhere.iter().map(|folder| peers_elsewhere(folder)).collect::<Result<_, _>>()?;
     let parts = [
         ("results", results(from.own, &own_records(from.own)?)),
-        ("peers", peers(from.compared)? + &peers_elsewhere(from.elsewhere)?),
+        ("peers", peers(from.compared)? + &elsewhere.concat()),
         ("score", score(from)?),
     ];
     parts.iter().try_fold(readme.to_owned(), |text, (part, inside)| {
@@ -244,8 +246,11 @@ fn peers_table(records: &[Record]) -> (Table, usize) {
 fn score(from: &Folders) -> Result<String, Error> {
     let all = patterns::all();
     let mut table = table(["workloads", "processor"].into_iter().chain(tables::SCORE).map(String::from));
-    let kinds =
-        [("patterns of provers", from.compared), ("the same", from.elsewhere), ("random", from.random)];
+    let elsewhere = from.elsewhere.iter().map(|folder| ("the same", folder.as_path()));
+    let kinds = [("patterns of provers", from.compared)]
+        .into_iter()
+        .chain(elsewhere)
+        .chain([("random", from.random)]);
     let mut sources = Vec::new();
     for (workloads, folder) in kinds {
         let record = record::Record::read(folder)?;
@@ -261,13 +266,12 @@ fn score(from: &Folders) -> Result<String, Error> {
         sources.push(format!("{} (commit {})", place(folder), commits.join(", ")));
     }
     let of_random = record::Record::read(from.random)?;
-    let [compared, elsewhere, random] = &sources[..] else {
-        return Err(Error::new("three records were read"));
-    };
+    let random = sources.pop().unwrap_or_default();
+    let others = sources.join(", ");
     Ok(format!(
         "{table}\n\nEach row is one workload against the best of all peers that ran it, chosen on each half of the turns and compared \
          on the other: lost in time above {:.2} of its fastest round. *Slower by medians*: as many rows would be lost by the median \
-         round. From {compared}, {elsewhere} and {random}.\n\nThe random workloads, all allocators together:\n\n{}",
+         round. From {others} and {random}.\n\nThe random workloads, all allocators together:\n\n{}",
         summary::TIME_RATIO_MAX,
         tables::together(&measured(&of_random, &all)),
     ))
@@ -304,17 +308,17 @@ mod tests {
             let (name, _) = after.split_once('`').expect("as code");
             root.join("benches/record").join(name)
         };
-        let nth = |n: usize| {
-            let (_, score) = readme.split_once("<!-- begin score -->").expect("has that part");
-            let (_, from) = score.split_once("round. From ").expect("names its records");
-            let names = from.split("`benches/record/").skip(1).filter_map(|rest| rest.split('`').next());
-            root.join("benches/record").join(names.take(3).nth(n).expect("names three"))
-        };
+        let (_, score) = readme.split_once("<!-- begin score -->").expect("has that part");
+        let (_, from) = score.split_once("round. From ").expect("names its records");
+        let (from, _) = from.split_once("\n\n").expect("ends");
+        let names = from.split("`benches/record/").skip(1).filter_map(|rest| rest.split('`').next());
+        let mut there: Vec<PathBuf> = names.map(|name| root.join("benches/record").join(name)).collect();
+        let random = there.pop().expect("names that of random workloads");
         let from = Folders {
             own: &folder("<!-- begin results -->"),
             compared: &folder("<!-- begin peers -->"),
-            elsewhere: &nth(1),
-            random: &nth(2),
+            elsewhere: &there[1..],
+            random: &random,
         };
         let now = filled(&readme, &from).expect("can be read");
         assert!(now == readme, "run `zk-compare report`");

@@ -9,8 +9,8 @@ use prove_harness::Error;
 
 use crate::patterns::{self, Pattern};
 use crate::plots;
-use crate::record::{Record, Run};
-use crate::{arenas, calls, replay, summary, tables};
+use crate::record::{self, Record, Run};
+use crate::{arenas, calls, provers, replay, summary, tables};
 
 /// Where the generated part of the document begins …
 pub const BEGIN: &str = "<!-- begin of what `zk-compare report` writes -->";
@@ -25,8 +25,28 @@ pub type Measured<'a> = (&'a Pattern, Vec<Run>);
 pub struct Besides<'a> {
     /// Random workloads.
     pub random: (&'a Record, &'a str),
-    /// The same patterns on another machine, with what provers took there.
-    pub elsewhere: (&'a Record, &'a str, &'a str),
+    /// The same patterns on other machines.
+    pub elsewhere: &'a [Elsewhere],
+}
+
+/// A record of another machine.
+#[derive(Clone, Debug)]
+pub struct Elsewhere {
+    record: Record,
+    name: String,
+    /// What provers took there.
+    provers: String,
+}
+
+impl Elsewhere {
+    /// Reads what lies in `folder`.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read(folder: &Path) -> Result<Self, Error> {
+        let (record, name) = (Record::read(folder)?, record::name_of(folder));
+        Ok(Self { record, name, provers: provers::tables(folder)? })
+    }
 }
 
 /// Writes the tables of a record into `document`, `provers` among them, and its plots into the folder `plots` beside it; at the end
@@ -50,7 +70,7 @@ pub fn report(
     let plots = plots::draw(&measured, &folder)?;
     let text = fs::read_to_string(document).map_err(|cause| doing(&cause))?;
     let inside = generated(record, name, provers, &measured, &plots)
-        + &of_elsewhere(besides.elsewhere, &all)
+        + &besides.elsewhere.iter().map(|there| of_elsewhere(there, &all)).collect::<String>()
         + &of_random(besides.random, &all);
     let text =
         replaced(&text, &inside).ok_or_else(|| doing(&format!("it has no lines {BEGIN:?} and {END:?}")))?;
@@ -99,7 +119,7 @@ fn generated(
 const ELSEWHERE: &str = "\n## Another machine, record ";
 
 /// Lays out a record of another machine: its origin, who wins, and what was taken by provers and again from traces.
-fn of_elsewhere((record, name, provers): (&Record, &str, &str), all: &[Pattern]) -> String {
+fn of_elsewhere(Elsewhere { record, name, provers }: &Elsewhere, all: &[Pattern]) -> String {
     let measured = measured(record, all);
     format!(
         "{ELSEWHERE}{name}\n\nThose of the same patterns that were run there, and who wins; what each \
@@ -172,14 +192,15 @@ mod tests {
             let (_, after) = text.split_once(heading).expect("names a record");
             after.lines().next().expect("in that line")
         };
-        let (name, random, elsewhere) = (named("\n## Record "), named(RANDOM), named(ELSEWHERE));
+        let (name, random) = (named("\n## Record "), named(RANDOM));
         let folder = root.join("benches/record").join(name);
-        let read = |name: &str| Record::read(&root.join("benches/record").join(name)).expect("is there");
-        let (of_random, of_elsewhere) = (read(random), read(elsewhere));
-        let proofs_there = root.join("benches/record").join(elsewhere);
-        let proofs_there = crate::provers::tables(&proofs_there).expect("can be read");
-        let besides =
-            Besides { random: (&of_random, random), elsewhere: (&of_elsewhere, elsewhere, &proofs_there) };
+        let of_random = Record::read(&root.join("benches/record").join(random)).expect("is there");
+        let there = text.split(ELSEWHERE).skip(1).filter_map(|part| part.lines().next());
+        let elsewhere: Vec<Elsewhere> = there
+            .map(|name| Elsewhere::read(&root.join("benches/record").join(name)).expect("is there"))
+            .collect();
+        assert!(!elsewhere.is_empty(), "names a record");
+        let besides = Besides { random: (&of_random, random), elsewhere: &elsewhere };
         let elsewhere = std::env::temp_dir().join(format!("zk-compare-document-{}", std::process::id()));
         fs::create_dir_all(&elsewhere).expect("can be made");
         let document = elsewhere.join("BENCHMARKS.md");
