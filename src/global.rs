@@ -17,10 +17,10 @@ use std::alloc::System;
 use crate::cache::{Cache, Hooks, Started};
 use crate::config::Config;
 use crate::geometry::is_large;
-use crate::os::{self, Linux};
+use crate::os::{self, Linux, ThreadKey};
 
 /// The engine of this process.
-pub(crate) static ENGINE: Cache<Linux> = Cache::new(Linux, Hooks { watch_forks, start_keeper });
+pub(crate) static ENGINE: Cache<Linux> = Cache::new(Linux, Hooks { watch_forks, start_keeper, watch_thread });
 
 /// Has the engine hold still around every fork. Does no harm where it comes to that twice: a thread may start the engine while
 /// the loader is here.
@@ -65,6 +65,15 @@ fn start_keeper() -> bool {
         ENGINE.keep()
     }
     os::start_thread(keep).is_ok()
+}
+
+/// Has the engine told when the calling thread ends, with this number.
+fn watch_thread(number: usize) -> bool {
+    static KEY: ThreadKey = ThreadKey::new(0);
+    extern "C" fn ended(number: *mut c_void) {
+        ENGINE.thread_ended(number.addr());
+    }
+    os::at_thread_end(&KEY, ended, number).is_ok()
 }
 
 /// A global allocator for provers: requests of 64 KiB and more ([`Config::large_from`] says otherwise) are served

@@ -22,8 +22,10 @@ macro_rules! constant {
 pub(crate) use constant;
 
 mod lock;
+mod numbers;
 
 pub(crate) use lock::{Guard, Latch, Lock, Nap};
+pub(crate) use numbers::{NOBODY, Numbers};
 
 #[cfg(not(all(test, loom)))]
 pub(crate) use core::{hint::spin_loop, sync::atomic};

@@ -12,8 +12,7 @@
 
 use core::cell::Cell;
 
-use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{constant, counters};
+use crate::sync;
 
 /// How many words of bits there are, one bit for each number.
 pub(super) const WORDS: usize = if cfg!(all(test, loom)) { 1 } else { 7 };
@@ -23,93 +22,13 @@ pub(super) const WORDS: usize = if cfg!(all(test, loom)) { 1 } else { 7 };
 pub(super) const NUMBERS: usize = if cfg!(all(test, loom)) { 2 } else { 64 * WORDS };
 
 /// The number of all threads that have none of their own.
-pub(super) const NOBODY: usize = 0;
+pub(super) use crate::sync::NOBODY;
 
 /// How far the seats of two numbers are apart in an arena, in bytes.
 pub(super) const STRIDE: usize = 128;
 
 /// A set of the numbers from 1 to [`NUMBERS`].
-#[derive(Debug)]
-pub(super) struct Numbers([AtomicU64; WORDS]);
-
-/// The word and the bit of a number that is not [`NOBODY`].
-fn bit(number: usize) -> (usize, u64) {
-    ((number - 1) / 64, 1 << ((number - 1) % 64))
-}
-
-impl Numbers {
-    constant! {
-        pub(super) const fn new() -> Self {
-            Self(counters())
-        }
-    }
-
-    /// Takes the lowest number that is not in the set into it; [`NOBODY`] where there is none.
-    fn take(&self) -> usize {
-        for (word, first) in self.0.iter().zip((1..=NUMBERS).step_by(64)) {
-            let some = NUMBERS + 1 - first;
-            let all = if some < 64 { (1 << some) - 1 } else { u64::MAX };
-            // Relaxed: a guess; the exchange below decides.
-            let mut free = !word.load(Ordering::Relaxed) & all;
-            while free != 0 {
-                let lowest = free & free.wrapping_neg();
-                // Acquire: pairs with the release in `give_back`, so that what the holder before did happened before. All
-                // changes are exchanges, so that each continues the release sequences of those before it.
-                let was = word.fetch_or(lowest, Ordering::Acquire);
-                if was & lowest == 0 {
-                    return first + lowest.trailing_zeros() as usize;
-                }
-                free = !was & all;
-            }
-        }
-        NOBODY
-    }
-
-    /// Takes a number out of the set, which the caller has taken into it.
-    fn give_back(&self, number: usize) {
-        let (word, bit) = bit(number);
-        // Release: see `take`.
-        self.0[word].fetch_and(!bit, Ordering::Release);
-    }
-
-    // What follows is for sets of which a number is taken in by its holder alone, or by who holds the whole exclusively.
-
-    /// Whether the set has `number`.
-    #[inline]
-    pub(super) fn has(&self, number: usize) -> bool {
-        let (word, bit) = bit(number);
-        // Relaxed: of the number asked about, only its holder has changed anything.
-        self.0[word].load(Ordering::Relaxed) & bit != 0
-    }
-
-    /// Takes `number` into the set.
-    pub(super) fn add(&self, number: usize) {
-        let (word, bit) = bit(number);
-        // Relaxed: it hands nothing on.
-        self.0[word].fetch_or(bit, Ordering::Relaxed);
-    }
-
-    /// Empties the set, which the caller holds exclusively.
-    pub(super) fn clear(&self) {
-        for word in &self.0 {
-            // Relaxed: whoever uses it next got it from the caller.
-            word.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// The numbers in the set; out of date by those that are just being taken in.
-    #[inline]
-    pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
-        self.0.iter().zip((1..).step_by(64)).flat_map(|(word, first)| {
-            let mut left = word.load(Ordering::Relaxed);
-            core::iter::from_fn(move || {
-                let place = left.trailing_zeros() as usize;
-                left &= left.wrapping_sub(1);
-                (place < 64).then_some(first + place)
-            })
-        })
-    }
-}
+pub(super) type Numbers = sync::Numbers<WORDS>;
 
 thread_local! {
     /// The number of this thread times [`STRIDE`]: it has no destructor, so that it can be read in those of others.
@@ -154,7 +73,7 @@ pub(super) fn assigned() -> usize {
     // Asked for first, so that no number is taken that is not given back. It is refused to a thread that has left.
     #[cfg(not(all(test, loom)))]
     if current() == NOBODY && LEAVING.try_with(|_| ()).is_ok() {
-        OFFSET.set(TAKEN.take() * STRIDE);
+        OFFSET.set(TAKEN.take(NUMBERS) * STRIDE);
     }
     current()
 }
@@ -215,78 +134,5 @@ mod tests {
             std::thread::spawn(run).join().unwrap();
         }
         assert_eq!(SEEN.load(Relaxed), NOBODY);
-    }
-
-    #[test]
-    fn the_lowest_number_that_is_free_is_taken() {
-        let numbers = Numbers::new();
-        let taken: Vec<usize> = (0..=NUMBERS).map(|_| numbers.take()).collect();
-        assert!(taken.iter().copied().eq((1..=NUMBERS).chain([NOBODY])));
-        numbers.give_back(NUMBERS);
-        numbers.give_back(65);
-        assert_eq!([numbers.take(), numbers.take(), numbers.take()], [65, NUMBERS, NOBODY]);
-    }
-
-    #[test]
-    fn a_set_says_what_is_in_it() {
-        let set = Numbers::new();
-        assert!(!set.has(1) && set.iter().count() == 0);
-        for number in [1, 64, 65, NUMBERS] {
-            set.add(number);
-        }
-        assert!(set.has(64) && !set.has(63) && set.has(NUMBERS));
-        assert!(set.iter().eq([1, 64, 65, NUMBERS]));
-        set.clear();
-        set.add(7);
-        assert!(set.iter().eq([7]));
-    }
-}
-
-/// Run with `RUSTFLAGS="--cfg loom" cargo test --release --lib loom`.
-#[cfg(all(test, loom))]
-mod loom_tests {
-    #![expect(unsafe_code, reason = "writes cells that loom watches")]
-
-    use super::*;
-    use loom::cell::UnsafeCell;
-    use loom::sync::Arc;
-
-    /// Numbers, and for each something that only its holder may touch: what it has in some arena.
-    struct Model {
-        numbers: Numbers,
-        seats: [UnsafeCell<usize>; NUMBERS],
-    }
-
-    impl Model {
-        /// A thread's life; loom objects if anyone else may be at the seat. Says which number it had.
-        fn life(&self) -> usize {
-            let number = self.numbers.take();
-            if number != NOBODY {
-                // SAFETY: loom checks that nobody else holds the cell.
-                self.seats[number - 1].with_mut(|p| unsafe { *p += 1 });
-                self.numbers.give_back(number);
-            }
-            number
-        }
-    }
-
-    #[test]
-    fn loom_a_number_has_one_holder_who_sees_what_those_before_did() {
-        loom::model(|| {
-            let model = Arc::new(Model { numbers: Numbers::new(), seats: Default::default() });
-            let others = [0; 2].map(|_| {
-                let other = Arc::clone(&model);
-                loom::thread::spawn(move || other.life())
-            });
-            let mine = model.life();
-            let others = others.map(|other| other.join().unwrap());
-            let had = [mine, others[0], others[1]].iter().filter(|&&number| number != NOBODY).count();
-            assert!(had >= NUMBERS);
-            let seats = model.seats.iter().map(|seat| {
-                // SAFETY: the threads have ended.
-                seat.with(|p| unsafe { *p })
-            });
-            assert_eq!(seats.sum::<usize>(), had);
-        });
     }
 }

@@ -4,7 +4,7 @@
 //! anybody. Never here: what is counted for all shards together (`count`).
 
 use crate::geometry::SizeClass;
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// What is counted in a shard.
 #[derive(Default)]
@@ -18,6 +18,10 @@ pub(super) struct Counts {
     pub(super) allocated: AtomicU64,
     /// Bytes requested and not yet freed, as far as this shard knows: the sum over shards is what is live.
     pub(super) live: AtomicU64,
+    /// What of that was left by threads that have ended, when one began that was given this shard for itself: it frees none of it.
+    left: AtomicU64,
+    /// Whether such a thread has yet to ask for its first block.
+    taken_over: AtomicBool,
     /// Bytes in the stacks, free in the hot run, and in the free runs.
     pub(super) stacked: AtomicUsize,
     /// Bytes in the free runs.
@@ -108,9 +112,27 @@ impl Counts {
         usize::try_from(self.balance()).unwrap_or(0)
     }
 
-    /// Bytes requested through this shard less those freed through it.
+    /// Bytes requested through this shard less those freed through it, since the thread began that it was given to last, if that
+    /// is known.
+    #[inline]
     pub(super) fn balance(&self) -> i64 {
-        // Relaxed: as said.
-        self.live.load(Ordering::Relaxed) as i64
+        // Relaxed, both: as said.
+        self.live.load(Ordering::Relaxed).wrapping_sub(self.left.load(Ordering::Relaxed)) as i64
+    }
+
+    /// Notes that a thread was given this shard for itself.
+    pub(super) fn note_taken_over(&self) {
+        // Relaxed, both: hints.
+        self.left.store(self.live.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.taken_over.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn is_taken_over(&self) -> bool {
+        self.taken_over.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn forget_taken_over(&self) {
+        self.taken_over.store(false, Ordering::Relaxed);
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct Hooks {
     pub(crate) watch_forks: fn(),
     /// Starts the thread that calls [`Cache::keep`]; says whether that worked.
     pub(crate) start_keeper: fn() -> bool,
+    /// Has [`Cache::thread_ended`] called with this number when the calling thread ends; says whether that worked.
+    pub(crate) watch_thread: fn(usize) -> bool,
 }
 
 impl<O: Os> Cache<O> {
@@ -152,6 +154,7 @@ impl<O: Os> Cache<O> {
         self.seen.store(here, Ordering::Relaxed);
         self.trace.after_fork_in_child(self.os());
         self.peaks.forget_all();
+        self.vacate_in_child();
         // None were taken away where no handler ran before the fork. Acquire: as in `before_fork`.
         let is_seen_begin = self.mark_in_fork.load(Ordering::Relaxed) != 0;
         let shards =

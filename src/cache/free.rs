@@ -73,8 +73,9 @@ impl<O: Os> Cache<O> {
         let Some(shard) = self.shard_at_hand(mine) else { return false };
         let Some(mut stacks) = shard.stacks.try_lock(self.os()) else { return false };
         let len = class.len().bytes();
-        // Before a border regions may touch, which is noted: registers for that would be saved by every free.
-        if stacks.hot.is_before_border(start, len) {
+        // Before a border regions may touch, which is noted, and what is in stacks merges where nothing else is in use: registers
+        // for that would be saved by every free.
+        if stacks.hot.is_before_border(start, len) || stacks.is_last(requested, &shard.counts) {
             return false;
         }
         let borders = || self.heap.has_touching_regions();
@@ -107,16 +108,40 @@ impl<O: Os> Cache<O> {
             return self.give_long(shard, Span::new(start, block.len.bytes()), requested);
         };
         let mut stacks = shard.lock(self.os());
+        let is_last = stacks.is_last(requested, &shard.counts);
         shard.counts.note_freed(requested);
         let bounds = self.bounds();
         let len = class.len().bytes();
         let borders = || self.heap.has_touching_regions();
-        if stacks.put_back(len, start, borders, &shard.counts)
-            || stacks.push(class, start, bounds, &shard.counts)
-        {
+        let is_given = stacks.put_back(len, start, borders, &shard.counts)
+            || stacks.push(class, start, bounds, &shard.counts);
+        if !is_given {
+            self.give_full_slow(stacks, shard, class, start, bounds);
+        } else if is_last {
+            drop(stacks);
+            self.begin_anew(shard);
+        }
+    }
+
+    /// Merges what lies in a shard's stacks with its hot and free runs, where it has those: to be called when nothing is in use
+    /// through it. The next blocks, of whatever classes, are cut where the last ones lay so, which are in the caches; else
+    /// they would come from what is left of the hot run, and then from elsewhere.
+    #[cold]
+    pub(super) fn begin_anew(&self, shard: &shard::Shard) {
+        shard.counts.forget_taken_over();
+        if !self.bounds().merges() {
             return;
         }
-        self.give_full_slow(stacks, shard, class, start, bounds);
+        let mut out = Leaving::NOTHING;
+        let mut stacks = shard.lock(self.os());
+        if stacks.stacked() > 0 {
+            self.see_regions(&mut stacks);
+            stacks.merge(&mut out, &shard.counts);
+            stacks.end_hot(&mut out, &shard.counts);
+            self.keep_to_limit(&mut stacks, &mut out, &shard.counts);
+        }
+        drop(stacks);
+        self.give_leaving(&out);
     }
 
     /// Makes room on a stack, or bypasses it.

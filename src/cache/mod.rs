@@ -34,6 +34,7 @@ pub(crate) use counters::{SIZES, size_line};
 pub(crate) use fork::Hooks;
 pub(crate) use grow::Grown;
 pub(crate) use peaks::PLACES;
+use shards::Given;
 pub(crate) use shards::Mine;
 
 use core::alloc::Layout;
@@ -154,7 +155,9 @@ pub(crate) struct Cache<O: Os> {
     unclosable: AtomicUsize,
     /// How many long blocks and vectors with room in a row have found nothing in use, up to `ALONE_AFTER`.
     alone: AtomicU32,
-    /// The next thread's shard.
+    /// The shards that living threads were given for themselves.
+    given: Given,
+    /// The next one that is given in turn.
     next: AtomicUsize,
     /// Dirty bytes beyond which a free purges: the ceiling, less the stacks' share; `usize::MAX` without one.
     dirty_max: AtomicUsize,
@@ -213,6 +216,7 @@ impl<O: Os> Cache<O> {
                 last_tick: AtomicU64::new(0),
                 unclosable: AtomicUsize::new(0),
                 alone: AtomicU32::new(0),
+                given: Given::new(),
                 next: AtomicUsize::new(0),
                 dirty_max: AtomicUsize::new(usize::MAX),
                 limits: Lock::new(Limits::new()),
@@ -357,7 +361,12 @@ impl<O: Os> Cache<O> {
     /// Takes a block of a class from this thread's shard. `None` if there is none, and [`Cache::take_slow`] is to be asked.
     /// `requested` is what the caller asked for, in bytes.
     pub(crate) fn take(&self, class: SizeClass, requested: usize) -> Option<(usize, usize)> {
-        self.take_from(self.shard()?, class, requested)
+        let shard = self.shard()?;
+        // A thread's first one comes here.
+        if shard.counts.is_taken_over() {
+            self.begin_anew(shard);
+        }
+        self.take_from(shard, class, requested)
     }
 
     fn take_from(&self, shard: &Shard, class: SizeClass, requested: usize) -> Option<(usize, usize)> {

@@ -340,7 +340,7 @@ impl Stacks {
         let mut spans = [Span::default(); SHED];
         // One place is left for what its caller keeps.
         while out.room() > SHED {
-            let beside = self.hot.rest().len + self.runs.bytes();
+            let beside = self.beside();
             let count = self.shed(beside, &mut spans, counts);
             if count == 0 {
                 return;
@@ -351,7 +351,7 @@ impl Stacks {
 
     /// Lets all leave that is not in the hot run, or as much as there is a place for.
     pub(super) fn leave(&mut self, out: &mut Leaving, counts: &Counts) {
-        let beside = self.hot.rest().len + self.runs.bytes();
+        let beside = self.beside();
         let mut spans = [Span::default(); SHED];
         let count = self.shed(beside, &mut spans, counts);
         spans[..count].iter().for_each(|&span| out.push(span));

@@ -172,7 +172,7 @@ impl Stacks {
     #[inline]
     pub(super) fn push(&mut self, class: SizeClass, start: usize, bounds: Bounds, counts: &Counts) -> bool {
         let bytes = self.bytes + class.len().bytes();
-        let stacked = bytes - self.hot.rest().len - self.runs.bytes();
+        let stacked = bytes - self.beside();
         if bytes > bounds.bytes + self.hot.excess() || stacked > bounds.stacked {
             return false;
         }
@@ -247,6 +247,25 @@ impl Stacks {
     pub(super) fn is_in_step(&self, counts: &Counts) -> bool {
         let holds = self.stacks.iter().map(|stack| stack.len > 0);
         holds.enumerate().all(|(class, holds)| counts.is_filled(SizeClass::nth(class)) == holds)
+    }
+
+    /// Whether nothing else is in use through the shard than a block for which `requested` bytes were asked, and other blocks lie in
+    /// its stacks.
+    #[inline]
+    pub(super) fn is_last(&self, requested: usize, counts: &Counts) -> bool {
+        counts.balance() == requested as i64 && self.stacked() > 0
+    }
+
+    /// Bytes free in the hot run and in the free runs.
+    #[inline]
+    pub(super) const fn beside(&self) -> usize {
+        self.hot.rest().len + self.runs.bytes()
+    }
+
+    /// Bytes in the stacks.
+    #[inline]
+    pub(super) const fn stacked(&self) -> usize {
+        self.bytes - self.beside()
     }
 
     /// Bytes in the stacks, free in the hot run, and in the free runs.

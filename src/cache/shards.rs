@@ -1,6 +1,8 @@
 //! The shards: where they lie, and which of them a thread uses.
 //!
-//! One for good, given in turn, with nothing to undo when the thread ends (C1). Never here: what is in a shard.
+//! One for good: the first that no living thread was given so, as what a thread has gone over that has ended is in the caches,
+//! and what others have that live is theirs. Where all are given, or nobody tells of the end of a thread, in turn. Which one it is
+//! matters to speed alone, and there is nothing to undo when a thread ends (C1). Never here: what is in a shard.
 
 #![expect(unsafe_code, reason = "the shards live in memory mapped by the os layer")]
 
@@ -10,6 +12,10 @@ use super::shard::Shard;
 use super::{Cache, SHARDS_MAX};
 use crate::os::{GRANULE, Os};
 use crate::sync::atomic::Ordering;
+use crate::sync::{NOBODY, Numbers};
+
+/// A set of shards by their numbers, from one on.
+pub(super) type Given = Numbers<{ SHARDS_MAX / 64 }>;
 
 #[cfg(all(test, loom))]
 loom::thread_local! {
@@ -117,8 +123,161 @@ impl<O: Os> Cache<O> {
     #[cold]
     fn assign_slow(&self) -> usize {
         // Relaxed: any distribution is right, an even one is fast.
-        let mine = self.next.fetch_add(1, Ordering::Relaxed) % SHARDS_MAX + 1;
+        let in_turn = || self.next.fetch_add(1, Ordering::Relaxed) % SHARDS_MAX + 1;
+        let mine = self.take_vacant().unwrap_or_else(in_turn);
         SHARD.with(|shard| shard.set(mine));
         mine
+    }
+
+    /// Gives the calling thread a shard, by its number, that no living thread was given so. `None` where there is none, or it
+    /// would not be known when this thread ends. Waits for nobody: it is asked for under locks.
+    fn take_vacant(&self) -> Option<usize> {
+        let hooks = self.hooks.as_ref()?;
+        let number = self.given.take(self.steady.shard_count.load(Ordering::Relaxed));
+        if number == NOBODY {
+            return None;
+        }
+        if !(hooks.watch_thread)(number) {
+            self.given.give_back(number);
+            return None;
+        }
+        if let Some(shard) = self.shards().get(number - 1) {
+            shard.counts.note_taken_over();
+        }
+        Some(number)
+    }
+
+    /// The thread ends that was given the shard of this number. What it does yet it does there, as whoever shares it would.
+    pub(crate) fn thread_ended(&self, number: usize) {
+        if (1..=SHARDS_MAX).contains(&number) {
+            self.given.give_back(number);
+        }
+    }
+
+    /// In a child, which has but one thread: all shards are vacant but its own.
+    pub(super) fn vacate_in_child(&self) {
+        self.given.clear();
+        let mine = SHARD.with(Cell::get);
+        if mine != 0 {
+            // It may have been given this one in turn; then it is given to nobody else but in turn.
+            self.given.add(mine);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::alloc::Layout;
+
+    use super::*;
+    use crate::cache::Hooks;
+    use crate::config::Config;
+    use crate::geometry::Block;
+    use crate::os::fake::Fake;
+
+    const MIB: usize = 1 << 20;
+
+    /// A cache that has started on four processors, so that it has eight shards.
+    fn started(watch_thread: fn(usize) -> bool) -> Box<Cache<Fake>> {
+        let os = Fake::new(2 << 30);
+        os.set_facts(|facts| (facts.ram, facts.cpus) = (1 << 20, 4));
+        let hooks = Hooks { watch_forks: || {}, start_keeper: || false, watch_thread };
+        let cache = Box::new(Cache::with_reserve(os.clone(), os, 512 * MIB, Some(hooks)));
+        assert!(cache.start(&Config::new()).is_some_and(|started| started.first));
+        assert_eq!(cache.shards().len(), 8);
+        cache
+    }
+
+    /// Does something on a thread that has no shard yet. Gives the number of the one that it is given.
+    fn anew(cache: &Cache<Fake>, then: impl FnOnce() + Send) -> usize {
+        let life = || {
+            assert!(cache.shard_slow().is_some());
+            then();
+            SHARD.get()
+        };
+        std::thread::scope(|scope| scope.spawn(life).join().unwrap())
+    }
+
+    #[test]
+    fn who_begins_is_given_the_first_shard_that_no_living_thread_was_given() {
+        // Nobody has ended who is not said to have.
+        let cache = started(|_| true);
+        let next = || anew(&cache, || {});
+        assert!((1..=8).all(|number| next() == number));
+        cache.thread_ended(3);
+        cache.thread_ended(2);
+        assert_eq!([next(), next()], [2, 3]);
+        // All are given: from now on in turn.
+        assert_eq!([next(), next(), next()], [1, 2, 3]);
+        cache.thread_ended(8);
+        assert_eq!([next(), next()], [8, 4]);
+        // Numbers that nobody has are nobody's.
+        for number in [0, SHARDS_MAX + 1, usize::MAX] {
+            cache.thread_ended(number);
+        }
+        assert_eq!(next(), 5);
+    }
+
+    #[test]
+    fn where_nobody_tells_of_ends_shards_are_given_in_turn() {
+        let cache = started(|_| false);
+        let next = || anew(&cache, || {});
+        assert!((1..=16).all(|number| next() == number));
+        assert_eq!(cache.given.iter().count(), 0);
+    }
+
+    /// What threads that have ended left to others counted as in use by those that came after them, for ever: what these
+    /// freed was not merged, and no thread stole from them.
+    #[test]
+    fn what_was_left_in_use_is_no_business_of_the_next_thread() {
+        let cache = started(|_| true);
+        let first = anew(&cache, || {
+            cache.count_taken(100 * MIB);
+        });
+        assert_eq!((first, cache.shards()[0].counts.in_use()), (1, 100 * MIB));
+        cache.thread_ended(first);
+        let second = anew(&cache, || {
+            assert_eq!(cache.shards()[0].counts.in_use(), 0);
+            cache.count_taken(MIB);
+        });
+        assert_eq!((second, cache.shards()[0].counts.in_use()), (1, MIB));
+        assert_eq!(cache.live(), 101 * MIB as u64);
+    }
+
+    /// It went on behind what the one before had gone over.
+    #[test]
+    fn the_next_thread_begins_where_the_last_one_has_been() {
+        const KIB: usize = 1 << 10;
+        let cache = started(|_| true);
+        let take = |bytes: usize| {
+            let block = Block::of(Layout::from_size_align(bytes, 8).unwrap()).unwrap();
+            let at_hand = cache.take(block.class.unwrap(), bytes).map(|(start, _)| start);
+            let start = at_hand.or_else(|| cache.take_slow(block, bytes, false).map(|handed| handed.start));
+            (start.unwrap(), block)
+        };
+        let mut left = Vec::new();
+        let first = anew(&cache, || {
+            let blocks = [(); 4].map(|()| take(128 * KIB));
+            for &(start, block) in &blocks[1..] {
+                assert!(cache.give(start, block, 128 * KIB));
+            }
+            left.push(blocks[1].0);
+        });
+        cache.thread_ended(first);
+        assert_eq!(anew(&cache, || left.push(take(260 * KIB).0)), first);
+        assert_eq!(left[0], left[1]);
+    }
+
+    #[test]
+    fn in_a_child_all_shards_but_its_own_are_vacant() {
+        let cache = started(|_| true);
+        assert!((1..=5).all(|number| anew(&cache, || {}) == number));
+        assert!(cache.shard_slow().is_some());
+        assert_eq!(SHARD.get(), 6);
+        cache.before_fork();
+        cache.os().become_child();
+        cache.after_fork_in_child();
+        assert!(cache.given.iter().eq([6]));
+        assert!([1, 2, 3, 4, 5, 7].into_iter().all(|number| anew(&cache, || {}) == number));
     }
 }

@@ -30,8 +30,8 @@ pub(crate) use linux::lock_pages;
 #[cfg(not(all(test, loom)))]
 pub(crate) use linux::{INTERRUPT, at_signals};
 pub(crate) use linux::{
-    InUse, Limit, Linux, Usage, at_exit, at_fork, die, fault_costs, huge_page_bytes, keep_small_top,
-    mappings, overcommit_mode, start_thread, why_not_created,
+    InUse, Limit, Linux, ThreadKey, Usage, at_exit, at_fork, at_thread_end, die, fault_costs,
+    huge_page_bytes, keep_small_top, mappings, overcommit_mode, start_thread, why_not_created,
 };
 pub(crate) use obstacle::{Asked, refused, why_not_mapped};
 pub(crate) use processor::Vendor;

@@ -359,7 +359,7 @@ fn forks_are_watched_from_before_the_start() {
         os.clone(),
         os,
         512 * MIB,
-        Some(Hooks { watch_forks, start_keeper: || false }),
+        Some(Hooks { watch_forks, start_keeper: || false, watch_thread: |_| false }),
     ));
     assert!(cache.start(&Config::new()).is_none());
     assert_eq!(ASKED.load(Ordering::Relaxed), 1);

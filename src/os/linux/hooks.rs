@@ -1,4 +1,4 @@
-//! What libc is told: whom to call around a `fork`, and how much of its heap to keep.
+//! What libc is told: whom to call around a `fork` and at the end of a thread, and how much of its heap to keep.
 
 #![expect(unsafe_code, reason = "calls into libc")]
 
@@ -11,6 +11,7 @@ use super::sys::KeepErrno;
 use super::tunables::Seen;
 use crate::error::Errno;
 use crate::os::Outcome;
+use crate::sync::process::{AtomicU32, Ordering};
 
 /// Has `prepare` called before every `fork` of the process, and `parent` or `child` after it, on the thread that
 /// forks. Never undone; the order is that of `pthread_atfork`: `prepare` last registered first, the others first
@@ -122,6 +123,45 @@ extern "C" fn named(run: *mut c_void) -> *mut c_void {
     // SAFETY: `start_thread` passed a function of this type.
     let run: extern "C" fn(*mut c_void) -> *mut c_void = unsafe { core::mem::transmute(run) };
     run(core::ptr::null_mut())
+}
+
+/// Where libc's key is kept by which [`at_thread_end`] finds a thread's number: plus one; 0 before there is one.
+pub(crate) type ThreadKey = AtomicU32;
+
+/// Has `ended` called with `number`, which is not 0, when the calling thread ends, after its thread-locals are destroyed. The
+/// last call counts, of those with one `key`; all of these name one function. Forgotten where the thread ends already and libc asks
+/// for no more (it does so four times, says POSIX).
+///
+/// Not a thread-local with a destructor: std may allocate for its list of those. libc has a place in each thread for values of the
+/// first keys; for later ones glibc allocates, with its own `malloc`.
+pub(crate) fn at_thread_end(
+    key: &'static ThreadKey,
+    ended: extern "C" fn(*mut c_void),
+    number: usize,
+) -> Outcome {
+    let _keep = KeepErrno::new();
+    // Relaxed, here and below: the key is all that is told by it, and libc's own.
+    let mut known = key.load(Ordering::Relaxed);
+    if known == 0 {
+        let mut made = 0;
+        // SAFETY: `made` is written before the call returns; the function lives as long as the process (it is an item of this
+        // crate), and does not unwind: that aborts in an `extern "C" fn`.
+        let error = unsafe { libc::pthread_key_create(&raw mut made, Some(ended)) };
+        if error != 0 {
+            return Err(Errno(error));
+        }
+        known = made + 1;
+        if let Err(theirs) = key.compare_exchange(0, known, Ordering::Relaxed, Ordering::Relaxed) {
+            // SAFETY: this one is known to nobody, so no thread has a value for it.
+            unsafe { libc::pthread_key_delete(made) };
+            known = theirs;
+        }
+    }
+    // SAFETY: the key was created and is never deleted; the value is a number, and no memory.
+    match unsafe { libc::pthread_setspecific(known - 1, core::ptr::without_provenance(number)) } {
+        0 => Ok(()),
+        error => Err(Errno(error)),
+    }
 }
 
 /// Calls `then` when the process ends by `exit` or by returning from `main`, after what was registered later.

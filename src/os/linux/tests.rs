@@ -307,3 +307,23 @@ fn the_fake_kernel_counts_vmas_as_linux_does() {
         }
     }
 }
+
+#[test]
+fn the_end_of_a_thread_is_told_with_its_last_number() {
+    static KEY: ThreadKey = ThreadKey::new(0);
+    static TOLD: Lock<Vec<usize>> = Lock::new(Vec::new());
+    extern "C" fn ended(number: *mut core::ffi::c_void) {
+        TOLD.lock(&Linux).push(number.addr());
+    }
+    fn life(numbers: &[usize]) {
+        for &number in numbers {
+            at_thread_end(&KEY, ended, number).unwrap();
+        }
+        assert!(TOLD.lock(&Linux).iter().all(|told| !numbers.contains(told)), "it has not ended");
+    }
+    for numbers in [&[1][..], &[2, 3], &[]] {
+        // A scope would wait for what a thread does, and not for its end.
+        std::thread::spawn(move || life(numbers)).join().unwrap();
+    }
+    assert_eq!(*TOLD.lock(&Linux), [1, 3]);
+}
