@@ -73,8 +73,8 @@ impl<O: Os> Cache<O> {
         let Some(shard) = self.shard_at_hand(mine) else { return false };
         let Some(mut stacks) = shard.stacks.try_lock(self.os()) else { return false };
         let len = class.len().bytes();
-        // Before a border regions may touch, which is noted, and what is in stacks merges where nothing else is in use: registers
-        // for that would be saved by every free.
+        // Before a border regions may touch, which is noted, and what is in stacks merges at the end of a burst: registers for that
+        // would be saved by every free.
         if stacks.hot.is_before_border(start, len) || stacks.is_last(requested, &shard.counts) {
             return false;
         }
@@ -115,17 +115,19 @@ impl<O: Os> Cache<O> {
         let borders = || self.heap.has_touching_regions();
         let is_given = stacks.put_back(len, start, borders, &shard.counts)
             || stacks.push(class, start, bounds, &shard.counts);
-        if !is_given {
-            self.give_full_slow(stacks, shard, class, start, bounds);
-        } else if is_last {
+        if is_given {
             drop(stacks);
+        } else {
+            self.give_full_slow(stacks, shard, class, start, bounds);
+        }
+        if is_last {
             self.begin_anew(shard);
         }
     }
 
-    /// Merges what lies in a shard's stacks with its hot and free runs, where it has those: to be called when nothing is in use
-    /// through it. The next blocks, of whatever classes, are cut where the last ones lay so, which are in the caches; else
-    /// they would come from what is left of the hot run, and then from elsewhere.
+    /// Merges what lies in a shard's stacks with its hot and free runs, where it has those, or in the heap where it is nearly as
+    /// much as a shard may hold: to be called when a burst of blocks has been freed. The next ones, of whatever classes, are cut
+    /// where those lay so, which is in the caches; else they would come from what is left of the hot run, and then from elsewhere.
     #[cold]
     pub(super) fn begin_anew(&self, shard: &shard::Shard) {
         shard.counts.forget_taken_over();
@@ -134,12 +136,19 @@ impl<O: Os> Cache<O> {
         }
         let mut out = Leaving::NOTHING;
         let mut stacks = shard.lock(self.os());
-        if stacks.stacked() > 0 {
-            self.see_regions(&mut stacks);
-            stacks.merge(&mut out, &shard.counts);
-            stacks.end_hot(&mut out, &shard.counts);
-            self.keep_to_limit(&mut stacks, &mut out, &shard.counts);
+        stacks.note_low(&shard.counts);
+        let most = self.bounds().bytes;
+        if stacks.stacked() == 0 {
+            return;
         }
+        if stacks.bytes() > most / 4 * 3 {
+            drop(stacks);
+            self.drain_shard(shard);
+            return;
+        }
+        self.see_regions(&mut stacks);
+        stacks.merge(&mut out, &shard.counts);
+        stacks.end_hot(&mut out, &shard.counts);
         drop(stacks);
         self.give_leaving(&out);
     }
