@@ -67,13 +67,26 @@ fn start_keeper() -> bool {
     os::start_thread(keep).is_ok()
 }
 
+/// By which libc knows whom to tell of the ends of threads.
+static ENDS: ThreadKey = ThreadKey::new(0);
+
+/// Nobody is to be told any more when this code is unloaded (`dlclose`); or the process ends.
+#[cfg(not(miri))]
+#[used]
+#[unsafe(link_section = ".fini_array.00100")]
+static AT_UNLOAD: extern "C" fn() = {
+    extern "C" fn at_unload() {
+        os::forget_thread_ends(&ENDS);
+    }
+    at_unload
+};
+
 /// Has the engine told when the calling thread ends, with this number.
 fn watch_thread(number: usize) -> bool {
-    static KEY: ThreadKey = ThreadKey::new(0);
     extern "C" fn ended(number: *mut c_void) {
         ENGINE.thread_ended(number.addr());
     }
-    os::at_thread_end(&KEY, ended, number).is_ok()
+    os::at_thread_end(&ENDS, ended, number).is_ok()
 }
 
 /// A global allocator for provers: requests of 64 KiB and more ([`Config::large_from`] says otherwise) are served

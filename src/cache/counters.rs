@@ -1,6 +1,6 @@
 //! What a shard counts, of itself and of what its threads do.
 //!
-//! Invariants: but for [`Worked`], a counter is written under the shard's lock alone (C1), so plain stores suffice, and read by
+//! Invariants: but for [`Worked`] and what a new thread notes, a counter is written under the shard's lock alone (C1), so plain stores suffice, and read by
 //! anybody. Never here: what is counted for all shards together (`count`).
 
 use crate::geometry::SizeClass;
@@ -18,7 +18,8 @@ pub(super) struct Counts {
     pub(super) allocated: AtomicU64,
     /// Bytes requested and not yet freed, as far as this shard knows: the sum over shards is what is live.
     pub(super) live: AtomicU64,
-    /// What of that was left by threads that have ended, when one began that was given this shard for itself: it frees none of it.
+    /// What of that was left by threads that had ended when one began that was given this shard for itself: mostly others free it.
+    /// Written by that thread without the lock, as is the next.
     left: AtomicU64,
     /// Whether such a thread has yet to ask for its first block.
     taken_over: AtomicBool,
@@ -106,8 +107,8 @@ impl Counts {
         self.filled[class.index() / 64].load(Ordering::Relaxed) >> (class.index() % 64) & 1 == 1
     }
 
-    /// Bytes requested through this shard and not yet freed; 0 where more was freed through it than was taken. Exact under the
-    /// lock, else an estimate.
+    /// As [`Counts::balance`]; 0 where more was freed through this shard than was taken. Under the lock it stands still, else it is an
+    /// estimate.
     pub(super) fn in_use(&self) -> usize {
         usize::try_from(self.balance()).unwrap_or(0)
     }
@@ -132,7 +133,9 @@ impl Counts {
         self.taken_over.load(Ordering::Relaxed)
     }
 
-    pub(super) fn forget_taken_over(&self) {
-        self.taken_over.store(false, Ordering::Relaxed);
+    /// Whether that was so until now.
+    pub(super) fn forget_taken_over(&self) -> bool {
+        // Relaxed: a hint. Mostly it is not, and the line need not be owned.
+        self.is_taken_over() && self.taken_over.swap(false, Ordering::Relaxed)
     }
 }

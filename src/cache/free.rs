@@ -12,6 +12,9 @@ use crate::zeroing::sample_pages;
 /// Untouched parts of a block that are told apart when it is freed.
 const ABSENT_PARTS: usize = 7;
 
+/// How often a shard that holds much gives some of it to the heap at the end of a burst, at most.
+const LEAVES_MAX: usize = 8;
+
 /// Into how many steps a block is cut to see what of it was touched.
 const STEPS: usize = 64;
 
@@ -121,36 +124,44 @@ impl<O: Os> Cache<O> {
             self.give_full_slow(stacks, shard, class, start, bounds);
         }
         if is_last {
-            self.begin_anew(shard);
+            self.begin_anew(shard, true);
         }
     }
 
-    /// Merges what lies in a shard's stacks with its hot and free runs, where it has those, or in the heap where it is nearly as
-    /// much as a shard may hold: to be called when a burst of blocks has been freed. The next ones, of whatever classes, are cut
-    /// where those lay so, which is in the caches; else they would come from what is left of the hot run, and then from elsewhere.
+    /// Merges what lies in a shard's stacks with its hot and free runs, where it has those: to be called when a burst of blocks has
+    /// been freed. The next ones, of whatever classes, are cut where those lay so, which is in the caches; else they would
+    /// come from what is left of the hot run, and then from elsewhere.
+    ///
+    /// If `shares`, all of it goes to the heap and merges there where it is nearly as much as a shard may hold: of more the shard
+    /// gives up its longest run first, and the next burst would lie on what is left and on what is free elsewhere.
     #[cold]
-    pub(super) fn begin_anew(&self, shard: &shard::Shard) {
-        shard.counts.forget_taken_over();
-        if !self.bounds().merges() {
+    pub(super) fn begin_anew(&self, shard: &shard::Shard, shares: bool) {
+        let is_new = shard.counts.forget_taken_over();
+        let bounds = self.bounds();
+        if !bounds.merges() {
             return;
         }
-        let mut out = Leaving::NOTHING;
-        let mut stacks = shard.lock(self.os());
-        stacks.note_low(&shard.counts);
-        let most = self.bounds().bytes;
-        if stacks.stacked() == 0 {
-            return;
-        }
-        if stacks.bytes() > most / 4 * 3 {
+        // More are never needed, unless its thread goes on freeing meanwhile.
+        for _ in 0..LEAVES_MAX {
+            let mut out = Leaving::NOTHING;
+            let mut stacks = shard.lock(self.os());
+            stacks.end_burst(is_new, &shard.counts);
+            let is_much = shares && stacks.bytes() - stacks.hot.excess() > bounds.bytes / 4 * 3;
+            self.see_regions(&mut stacks);
+            stacks.merge(&mut out, &shard.counts);
+            stacks.end_hot(&mut out, &shard.counts);
+            if is_much {
+                stacks.let_go(0, &mut out, &shard.counts);
+            } else {
+                stacks.begin_short_hot(&shard.counts);
+            }
+            stacks.let_tokens_go_alone(&mut out);
             drop(stacks);
-            self.drain_shard(shard);
-            return;
+            self.give_leaving(&out);
+            if !is_much {
+                return;
+            }
         }
-        self.see_regions(&mut stacks);
-        stacks.merge(&mut out, &shard.counts);
-        stacks.end_hot(&mut out, &shard.counts);
-        drop(stacks);
-        self.give_leaving(&out);
     }
 
     /// Makes room on a stack, or bypasses it.

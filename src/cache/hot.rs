@@ -162,21 +162,18 @@ impl Stacks {
     pub(super) fn begin_hot(&mut self, piece: Span, out: &mut Leaving, counts: &Counts) {
         let old = self.replace_hot(Hot::of(piece), counts).rest();
         self.tokens += 2;
-        self.keep_hot(old, out, counts);
-    }
-
-    /// What is free of the hot run becomes a run.
-    pub(super) fn end_hot(&mut self, out: &mut Leaving, counts: &Counts) {
-        let old = self.replace_hot(Hot::EMPTY, counts).rest();
-        self.keep_hot(old, out, counts);
-    }
-
-    /// Makes what was free of the hot run a run.
-    fn keep_hot(&mut self, old: Span, out: &mut Leaving, counts: &Counts) {
         if !old.is_empty() {
             // It had a node.
             self.tokens -= 1;
             self.keep(old, out, counts);
+        }
+    }
+
+    /// What is free of the hot run becomes a run.
+    pub(super) fn end_hot(&mut self, out: &mut Leaving, counts: &Counts) {
+        let old = core::mem::replace(&mut self.hot, Hot::EMPTY).rest();
+        if !old.is_empty() {
+            self.keep_of_hot(old, out, counts);
         }
     }
 

@@ -68,7 +68,7 @@ const STACKS_SHARE: usize = 2;
 /// Shards per CPU that we may run on: a pool of as many threads as CPUs, and as many others.
 const SHARDS_PER_CPU: usize = 2;
 
-/// The most shards: 512 of 8 3/8 KiB each.
+/// The most shards: 512 of 8 1/2 KiB each.
 const SHARDS_MAX: usize = 512;
 
 /// Address space set aside at first: 16 times RAM, but at least this and at most that, in bytes.
@@ -364,7 +364,7 @@ impl<O: Os> Cache<O> {
         let shard = self.shard()?;
         // A thread's first one comes here.
         if shard.counts.is_taken_over() {
-            self.begin_anew(shard);
+            self.begin_anew(shard, false);
         }
         self.take_from(shard, class, requested)
     }

@@ -231,7 +231,7 @@ impl Stacks {
     }
 
     /// Keeps what was cut off the hot run, or was free of the last one, as a free run; it has a node already.
-    fn keep_of_hot(&mut self, span: Span, out: &mut Leaving, counts: &Counts) {
+    pub(super) fn keep_of_hot(&mut self, span: Span, out: &mut Leaving, counts: &Counts) {
         self.note_free(span.len, 0, counts);
         self.tokens -= 1;
         self.keep(span, out, counts);

@@ -301,6 +301,18 @@ impl Stacks {
         self.fit_run(class, counts)
     }
 
+    /// Makes the longest run the hot run, for which there is none, where it is too short for [`Stacks::cut_run`] to begin one with:
+    /// all that a thread has that has little.
+    pub(super) fn begin_short_hot(&mut self, counts: &Counts) {
+        if self.runs.shortest_from(HOT_BLOCK_MAX).is_none()
+            && let Some(nth) = self.runs.longest()
+        {
+            // All of it, with its node.
+            self.hot = Hot::of(self.runs.cut(nth, HOT_MAX));
+            self.note_runs(0, 0, counts);
+        }
+    }
+
     /// Cuts a block of a class from the shard's own runs, where it fits best.
     pub(super) fn fit_run(&mut self, class: SizeClass, counts: &Counts) -> Option<usize> {
         if !self.can_cut() {

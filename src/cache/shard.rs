@@ -130,9 +130,12 @@ impl Stacks {
         self.pushed = 0;
     }
 
-    /// Notes that no more is in use than when the last burst began.
-    pub(super) fn note_low(&mut self, counts: &Counts) {
-        self.low = self.low.min(counts.balance());
+    /// Notes that no more is in use than when the last burst began; or that a thread begins, `is_new`, to which all that was before is
+    /// nothing.
+    pub(super) fn end_burst(&mut self, is_new: bool, counts: &Counts) {
+        let balance = counts.balance();
+        self.low = if is_new { balance } else { self.low.min(balance) };
+        self.pushed = 0;
     }
 
     /// Counts a request that was served from what the shard has.
@@ -209,7 +212,8 @@ impl Stacks {
         let Some(place) = stack.starts.get_mut(stack.len) else { return false };
         *place = start;
         stack.len += 1;
-        self.pushed += 1;
+        // Where nothing merges there is nothing to count.
+        self.pushed += usize::from(bounds.merges());
         if stack.len == 1 {
             counts.set_filled(class, true);
         }
@@ -277,11 +281,11 @@ impl Stacks {
         holds.enumerate().all(|(class, holds)| counts.is_filled(SizeClass::nth(class)) == holds)
     }
 
-    /// Whether no more is in use through the shard, without a block for which `requested` bytes were asked, than when the last
-    /// burst of blocks began, and others lie in its stacks.
+    /// Whether a block for which `requested` bytes were asked is one of a burst that is freed, with no more in use through the shard
+    /// after it than when the burst began, and others lie in its stacks.
     #[inline]
     pub(super) fn is_last(&self, requested: usize, counts: &Counts) -> bool {
-        self.pushed > 0 && counts.balance() - requested as i64 <= self.low && self.stacked() > 0
+        self.pushed + 1 >= BURST_MIN && counts.balance() - requested as i64 <= self.low && self.stacked() > 0
     }
 
     /// Bytes free in the hot run and in the free runs.

@@ -130,7 +130,7 @@ impl<O: Os> Cache<O> {
     }
 
     /// Gives the calling thread a shard, by its number, that no living thread was given so. `None` where there is none, or it
-    /// would not be known when this thread ends. Waits for nobody: it is asked for under locks.
+    /// would not be known when this thread ends. Takes no lock of ours.
     fn take_vacant(&self) -> Option<usize> {
         let hooks = self.hooks.as_ref()?;
         let number = self.given.take(self.steady.shard_count.load(Ordering::Relaxed));
@@ -141,7 +141,10 @@ impl<O: Os> Cache<O> {
             self.given.give_back(number);
             return None;
         }
-        if let Some(shard) = self.shards().get(number - 1) {
+        // Where some were given in turn as well, what is in use may be theirs. Relaxed: a hint.
+        if self.next.load(Ordering::Relaxed) == 0
+            && let Some(shard) = self.shards().get(number - 1)
+        {
             shard.counts.note_taken_over();
         }
         Some(number)
@@ -158,9 +161,10 @@ impl<O: Os> Cache<O> {
     pub(super) fn vacate_in_child(&self) {
         self.given.clear();
         let mine = SHARD.with(Cell::get);
-        if mine != 0 {
+        let count = self.steady.shard_count.load(Ordering::Relaxed);
+        if mine != 0 && count > 0 {
             // It may have been given this one in turn; then it is given to nobody else but in turn.
-            self.given.add(mine);
+            self.given.add((mine - 1) % count + 1);
         }
     }
 }
@@ -266,6 +270,21 @@ mod tests {
         cache.thread_ended(first);
         assert_eq!(anew(&cache, || left.push(take(260 * KIB).0)), first);
         assert_eq!(left[0], left[1]);
+    }
+
+    #[test]
+    fn in_a_child_a_shard_that_was_given_in_turn_is_not_vacant() {
+        let cache = started(|_| true);
+        let given: Vec<usize> = (0..11).map(|_| anew(&cache, || {})).collect();
+        assert_eq!(given[8..], [1, 2, 3]);
+        assert!(cache.shard_slow().is_some());
+        // The fourth in turn, of eight.
+        assert_eq!(SHARD.get(), 4);
+        SHARD.set(4 + 8 * 3);
+        cache.before_fork();
+        cache.os().become_child();
+        cache.after_fork_in_child();
+        assert!(cache.given.iter().eq([4]));
     }
 
     #[test]

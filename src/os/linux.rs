@@ -28,7 +28,9 @@ mod tunables;
 mod usage;
 mod vma;
 
-pub(crate) use hooks::{ThreadKey, at_exit, at_fork, at_thread_end, keep_small_top, start_thread};
+pub(crate) use hooks::{
+    ThreadKey, at_exit, at_fork, at_thread_end, forget_thread_ends, keep_small_top, start_thread,
+};
 pub(crate) use in_use::{InUse, huge_page_bytes};
 pub(crate) use limits::{Limit, overcommit_mode};
 pub(crate) use output::why_not_created;

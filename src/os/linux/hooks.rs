@@ -128,39 +128,59 @@ extern "C" fn named(run: *mut c_void) -> *mut c_void {
 /// Where libc's key is kept by which [`at_thread_end`] finds a thread's number: plus one; 0 before there is one.
 pub(crate) type ThreadKey = AtomicU32;
 
-/// Has `ended` called with `number`, which is not 0, when the calling thread ends, after its thread-locals are destroyed. The
-/// last call counts, of those with one `key`; all of these name one function. Forgotten where the thread ends already and libc asks
-/// for no more (it does so four times, says POSIX).
+/// Where there is none any more.
+const GONE: u32 = u32::MAX;
+
+/// Has `ended` called with `number`, which is not 0, when the calling thread ends, after its thread-locals are destroyed (where std
+/// has a list of those; on musl it keeps them as this does, and the order is libc's). The last call counts, of those with one `key`; all
+/// of these name one function. Forgotten where the thread ends already and libc asks for no more (it does so four times, says POSIX).
 ///
 /// Not a thread-local with a destructor: std may allocate for its list of those. libc has a place in each thread for values of the
-/// first keys; for later ones glibc allocates, with its own `malloc`.
+/// first keys; for later ones glibc allocates, with the process's `malloc`, which is never ours.
 pub(crate) fn at_thread_end(
     key: &'static ThreadKey,
     ended: extern "C" fn(*mut c_void),
     number: usize,
 ) -> Outcome {
     let _keep = KeepErrno::new();
-    // Relaxed, here and below: the key is all that is told by it, and libc's own.
-    let mut known = key.load(Ordering::Relaxed);
+    // Acquire: pairs with the release below, so that libc's own table has the key here too.
+    let mut known = key.load(Ordering::Acquire);
+    if known == GONE {
+        return Err(Errno(libc::EINVAL));
+    }
     if known == 0 {
         let mut made = 0;
-        // SAFETY: `made` is written before the call returns; the function lives as long as the process (it is an item of this
-        // crate), and does not unwind: that aborts in an `extern "C" fn`.
+        // SAFETY: `made` is written before the call returns; the function lives until `forget_thread_ends` is called (it is an item
+        // of this crate), and does not unwind: that aborts in an `extern "C" fn`.
         let error = unsafe { libc::pthread_key_create(&raw mut made, Some(ended)) };
         if error != 0 {
             return Err(Errno(error));
         }
         known = made + 1;
-        if let Err(theirs) = key.compare_exchange(0, known, Ordering::Relaxed, Ordering::Relaxed) {
+        if let Err(theirs) = key.compare_exchange(0, known, Ordering::Release, Ordering::Acquire) {
             // SAFETY: this one is known to nobody, so no thread has a value for it.
             unsafe { libc::pthread_key_delete(made) };
+            if theirs == GONE {
+                return Err(Errno(libc::EINVAL));
+            }
             known = theirs;
         }
     }
-    // SAFETY: the key was created and is never deleted; the value is a number, and no memory.
+    // SAFETY: the key was created; where it has been deleted since, libc finds that it is (glibc), or this library is being
+    // unloaded while a thread runs in it, which nobody may do. The value is a number, and no memory.
     match unsafe { libc::pthread_setspecific(known - 1, core::ptr::without_provenance(number)) } {
         0 => Ok(()),
         error => Err(Errno(error)),
+    }
+}
+
+/// Ends that, for good: no function is called any more.
+pub(crate) fn forget_thread_ends(key: &'static ThreadKey) {
+    // Acquire: as in `at_thread_end`.
+    let known = key.swap(GONE, Ordering::Acquire);
+    if known != 0 && known != GONE {
+        // SAFETY: the key was created, and nobody else deletes it: what was swapped out is swapped out once.
+        unsafe { libc::pthread_key_delete(known - 1) };
     }
 }
 

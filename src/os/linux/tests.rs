@@ -326,4 +326,7 @@ fn the_end_of_a_thread_is_told_with_its_last_number() {
         std::thread::spawn(move || life(numbers)).join().unwrap();
     }
     assert_eq!(*TOLD.lock(&Linux), [1, 3]);
+    forget_thread_ends(&KEY);
+    assert!(at_thread_end(&KEY, ended, 4).is_err());
+    forget_thread_ends(&KEY);
 }
