@@ -149,10 +149,14 @@ impl<O: Os> Cache<O> {
             let is_much = shares && stacks.bytes() - stacks.hot.excess() > bounds.bytes / 4 * 3;
             self.see_regions(&mut stacks);
             stacks.merge(&mut out, &shard.counts);
-            stacks.end_hot(&mut out, &shard.counts);
+            // Room for vectors stays that: as a run it would be more than a shard may hold.
+            let has_room = stacks.hot.excess() > 0;
+            if !has_room {
+                stacks.end_hot(&mut out, &shard.counts);
+            }
             if is_much {
                 stacks.let_go(0, &mut out, &shard.counts);
-            } else {
+            } else if !has_room {
                 stacks.begin_short_hot(&shard.counts);
             }
             stacks.let_tokens_go_alone(&mut out);
