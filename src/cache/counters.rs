@@ -1,7 +1,7 @@
 //! What a shard counts, of itself and of what its threads do.
 //!
-//! Invariants: but for [`Worked`] and what a new thread notes, a counter is written under the shard's lock alone (C1), so plain stores suffice, and read by
-//! anybody. Never here: what is counted for all shards together (`count`).
+//! Invariants: but for [`Worked`] and what a new thread notes, a counter is written under the shard's lock alone (C1), so plain stores
+//! suffice, and read by anybody. Never here: what is counted for all shards together (`count`).
 
 use crate::geometry::SizeClass;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -130,6 +130,7 @@ impl Counts {
 
     #[inline]
     pub(super) fn is_taken_over(&self) -> bool {
+        // Relaxed: a hint.
         self.taken_over.load(Ordering::Relaxed)
     }
 

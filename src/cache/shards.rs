@@ -133,6 +133,7 @@ impl<O: Os> Cache<O> {
     /// would not be known when this thread ends. Takes no lock of ours.
     fn take_vacant(&self) -> Option<usize> {
         let hooks = self.hooks.as_ref()?;
+        // Relaxed: published by the release store of `shards`, which the caller has seen.
         let number = self.given.take(self.steady.shard_count.load(Ordering::Relaxed));
         if number == NOBODY {
             return None;
@@ -161,6 +162,7 @@ impl<O: Os> Cache<O> {
     pub(super) fn vacate_in_child(&self) {
         self.given.clear();
         let mine = SHARD.with(Cell::get);
+        // Relaxed: set once, and this thread's own process's.
         let count = self.steady.shard_count.load(Ordering::Relaxed);
         if mine != 0 && count > 0 {
             // It may have been given this one in turn; then it is given to nobody else but in turn.
