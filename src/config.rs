@@ -120,13 +120,16 @@ impl Config {
         self
     }
 
-    /// Chooses whether glibc is told to keep what bursts of small blocks leave free at the top of its heaps
-    /// (`M_TRIM_THRESHOLD`, `M_TOP_PAD`, and `M_MMAP_THRESHOLD` for blocks of C code under 32 MiB): all of it; up to 64 MiB
-    /// each with [`cache_bytes`](Self::cache_bytes), or before the first large request. After that it is asked for what it keeps
-    /// (`malloc_trim`) before more memory would be in use than was of late; before, by
-    /// [`release_cache`](crate::release_cache). With several `NAlloc` values, the setting of the first to free
-    /// a small block or serve a large request applies. On by default; without effect on other C libraries, nor on what the
-    /// environment says of the same knobs (`MALLOC_TRIM_THRESHOLD_`, `GLIBC_TUNABLES`).
+    /// Chooses whether glibc is told to keep what bursts of small blocks leave free at the top of its heaps (`M_TRIM_THRESHOLD`,
+    /// `M_TOP_PAD`, and `M_MMAP_THRESHOLD` for blocks of C code under 32 MiB). On by default, off with
+    /// [`NAlloc::with_small`](crate::NAlloc::with_small).
+    ///
+    /// It keeps all of it; at most 64 MiB in each heap with [`cache_bytes`](Self::cache_bytes) set, or before the first large request.
+    /// After that request it is asked to give it back (`malloc_trim`) before more memory would be in use than of late; before, only by
+    /// [`release_cache`](crate::release_cache).
+    ///
+    /// With several `NAlloc` values, the setting of the first to free a small block or to serve a large request applies. Without effect
+    /// on other C libraries, and on what the environment says of the same knobs (`MALLOC_TRIM_THRESHOLD_`, `GLIBC_TUNABLES`).
     #[must_use]
     pub const fn tune_glibc(mut self, tune: bool) -> Self {
         self.tune_glibc = tune;
@@ -199,7 +202,7 @@ impl Config {
     ///
     /// The thread is started when 64 MiB or more have been allocated by one thread, or by threads that share a shard, or by
     /// [`prefault`](crate::prefault()), with all signals blocked and a stack of 256 KiB. It sleeps while nothing is handed out
-    /// or cached, and looks four times a second, once a second when nothing happens, at what the container and the host have
+    /// and nothing cached; else it looks four times a second, once a second in silence, at what the container and the host have
     /// left. After every ten seconds without an
     /// allocation a peak counts as one window older, so that what was kept for it goes down to an eighth of RAM or
     /// 1 GiB, whichever is less; [`cache_bytes`](Self::cache_bytes) is a promise that it keeps too.

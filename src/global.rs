@@ -136,8 +136,8 @@ impl NAlloc {
 }
 
 impl<S> NAlloc<S> {
-    /// Makes the allocator with `small` for requests under 64 KiB: mimalloc, jemalloc, snmalloc, any `GlobalAlloc`. glibc, which
-    /// then serves no Rust code, is left as it is; so for `System` take [`NAlloc::new`], which tunes it.
+    /// Makes the allocator with `small` for requests under 64 KiB: mimalloc, jemalloc, snmalloc, any `GlobalAlloc`. glibc is not
+    /// tuned, since it serves no Rust code as a rule; so for `System` take [`NAlloc::new`], which tunes it.
     ///
     /// ```
     /// use zk_nalloc::NAlloc;

@@ -35,8 +35,9 @@
 //!
 //! # Environment variables
 //!
-//! Read once, at the first large request (two of them at the first free of a small block, if that comes first: see
-//! docs/TUNING.md); they win over [`Config`]. An invalid value is reported in one line on standard error and counts as unset.
+//! Read once, at the first large request: `ZK_NALLOC_WIPE_ON_FREE` and `ZK_NALLOC_CHECKED` at the first free or resize of a small block
+//! if that comes first, `ZK_NALLOC_THP` likewise when an arena first asks for huge pages. They win over [`Config`]. An invalid value is
+//! reported in one line on standard error and counts as unset. Programs with raised privileges (`AT_SECURE`) read none.
 //!
 //! | variable | values | what it decides |
 //! |---|---|---|
@@ -48,7 +49,7 @@
 //! | `ZK_NALLOC_WIPE_ON_FREE` | `1`, `0` | whether freed blocks are overwritten: [`Config::wipe_on_free`] |
 //! | `ZK_NALLOC_REPORT` | `1`, `0`, or a path with a slash or a dot in it, in which `%p` is the process's number | a page about memory at the end: [`report`] |
 //! | `ZK_NALLOC_REPORT_SIGNALS` | `1`, `0` | that page, where it is asked for, at SIGINT and SIGTERM too |
-//! | `ZK_NALLOC_TRACE` | a path, in which `%p` is the process's number | the file that large requests are recorded in |
+//! | `ZK_NALLOC_TRACE` | a path (`0` and `1` are names too), in which `%p` is the process's number | the file that large requests are recorded in |
 //!
 //! None of them changes what a program computes.
 //!
@@ -126,3 +127,13 @@ pub mod proof {
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// Those of the page about arenas, …
+#[cfg(doctest)]
+#[doc = include_str!("../docs/ARENA.md")]
+struct Arenas;
+
+/// … and about phases.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/PHASES.md")]
+struct OfPhases;

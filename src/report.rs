@@ -24,11 +24,12 @@ use variable::{Find, Head, REPORT, SIGNALS, Wish};
 /// The process that reports, as [`fork::mark`] has it; 0 where none does.
 static PROCESS: AtomicU64 = AtomicU64::new(0);
 
-/// Writes a page about this process: its times and page faults, the allocator's table, the largest sizes, the phases, and
-/// advice in plain words. For people; what it says may change. Takes some milliseconds.
+/// Returns a page about this process: its times and page faults, the allocator's table, the largest sizes, the phases, and
+/// advice in plain words. For people; what it says may change. Takes about ten milliseconds, and one more for each GiB in small
+/// pages.
 ///
 /// `ZK_NALLOC_REPORT=1` prints the same on standard error when the process ends, `ZK_NALLOC_REPORT=report-%p.txt` into a
-/// file (a name with a slash or a dot in it; `%p` is the number of the process).
+/// file, which is replaced if it is there (a name with a slash or a dot in it; `%p` is the number of the process, `%%` a percent sign).
 ///
 /// ```
 /// let page = zk_nalloc::report();

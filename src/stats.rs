@@ -18,6 +18,10 @@ use crate::global::ENGINE;
 /// Each number is exact, but for [`faults_avoided`](Self::faults_avoided) and what is said to be seen now and then; two
 /// of them were read one after the other, so in a process whose threads allocate meanwhile sums are off by what happened in
 /// between. [`Display`](core::fmt::Display) is a table; `docs/STATS.md` explains its lines.
+///
+/// The counters are those of the call to [`stats`]. What the kernel knows of our memory (`/proc/self/smaps`) is read when the table is
+/// printed or the value serialized, and takes about a millisecond for each GiB in small pages; [`footprint`](Self::footprint),
+/// [`sizes`](Self::sizes) and [`huge_page_bytes`](Self::huge_page_bytes) read the present too.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
     snapshot: Snapshot,

@@ -318,7 +318,8 @@ macro_rules! allocation_methods {
             placed!(try self, collected, values.into_iter())
         }
 
-        /// Allocates memory of a layout, not initialised. It is freed with the arena's other memory.
+        /// Allocates memory of a layout, not initialised: valid until the arena is reset or dropped, or the checkpoint ends under
+        /// which it was allocated. The pointer carries no lifetime, so the compiler does not see to that.
         ///
         /// # Panics
         /// Where the arena has too little left.
@@ -336,7 +337,7 @@ macro_rules! allocation_methods {
             self.or_slow(self.bump(layout), layout)
         }
 
-        /// Allocates memory of a layout, not initialised.
+        /// Allocates memory of a layout, not initialised, as [`alloc_layout`](Self::alloc_layout) does.
         ///
         /// # Errors
         /// Where the arena has too little left.

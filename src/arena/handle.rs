@@ -23,9 +23,9 @@ use crate::error::MapFailed;
 /// takes a few instructions and no locked exchange. What is allocated borrows from the arena, so that
 /// [`reset`](Self::reset), which needs `&mut`, is safe, and costs some nanoseconds.
 ///
-/// The capacity is a hard bound. Where several threads allocate, each may be refused while others have some of their
-/// windows left: no more than they used, at most 64 KiB and a 256th of the capacity; a 16th, at most 1 MiB, for the one that
-/// was there first. Past it the `alloc` methods panic with what was asked and what is left; the `try_alloc` methods
+/// The capacity is a hard bound. Where several threads allocate, one may be refused while others have some of their windows
+/// left: each no more than it has used, 64 KiB, and a 256th of the capacity; the one that was there first 1 MiB at most, and
+/// a 16th. Past it the `alloc` methods panic with what was asked and what is left; the `try_alloc` methods
 /// return that as an [`Exhausted`](super::Exhausted).
 ///
 /// ```
@@ -56,7 +56,9 @@ const _: () = {
 impl Arena {
     /// Maps an arena of at least `bytes` bytes, rounded up to 64 KiB or, from 2 MiB on, to 2 MiB.
     ///
-    /// Huge pages are asked for as `ZK_NALLOC_THP` says. Memory is used as it is touched.
+    /// Arenas of 2 MiB and more ask for huge pages, as [`Config::thp`](crate::Config::thp) says once `NAlloc` has served a large
+    /// request, else as `ZK_NALLOC_THP` does. Pages become resident as they are touched; under strict overcommit
+    /// (`vm.overcommit_memory=2`) the whole capacity is charged at once, which [`reserve`](Self::reserve) avoids.
     ///
     /// # Errors
     /// Where the kernel refuses, or where no address space is that large.
@@ -162,7 +164,7 @@ impl Arena {
     /// out. Pages stay warm; dropping an arena does not wipe it.
     ///
     /// What it does not reach: copies in registers, on stacks, in swap or in a core dump. Secrets that need more than
-    /// this need a buffer of their own.
+    /// this need a [`SecretBuf`](crate::SecretBuf).
     ///
     /// ```
     /// # use zk_nalloc::Arena;

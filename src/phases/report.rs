@@ -72,7 +72,8 @@ impl PhaseReport {
         Duration::from_nanos(self.kernel)
     }
 
-    /// Page faults of the process meanwhile, served from memory.
+    /// Minor page faults of the process meanwhile, which are served from memory. The table shows these and
+    /// [`major_faults`](Self::major_faults) together.
     #[must_use]
     pub const fn faults(&self) -> u64 {
         self.minor
@@ -100,7 +101,7 @@ impl PhaseReport {
 }
 
 /// The phases of all names that were used so far, in the order of their first use. [`Display`](fmt::Display) is a table
-/// of what is left of them.
+/// of those that the iterator has not given yet.
 #[derive(Clone, Debug)]
 pub struct Phases {
     next: usize,

@@ -234,12 +234,12 @@ impl SecretBuf {
         self.home.region().protection()
     }
 
-    /// Where the bytes are.
     /// Whether it lies in a pool.
     pub(super) const fn is_in_pool(&self) -> bool {
         matches!(self.home, Home::Slot(_))
     }
 
+    /// Where the bytes are.
     pub(super) fn address(&self) -> usize {
         self.frame.address()
     }

@@ -11,11 +11,11 @@
 //! |---|---|---|
 //! | swap | [`Measure::MemoryLock`] | `RLIMIT_MEMLOCK` is too small; the machine hibernates |
 //! | a core dump | [`Measure::NoDump`] | whoever writes it reads `/proc/pid/mem` instead |
-//! | a forked child | [`Measure::WipeOnFork`] | it shares memory by `clone(CLONE_VM)`, or `memfd_secret` |
+//! | a forked child | [`Measure::WipeOnFork`] | it shares memory: by `vfork`, `clone(CLONE_VM)`, or `memfd_secret` |
 //! | an overrun from, or into, the secret's pages | [`Measure::GuardPages`], [`Measure::Canary`] | it jumps over a page; reads of the slack are not seen |
 //! | freed memory | [`Measure::Wipe`] | the process ends without dropping (the kernel zeroes the page then) |
 //! | a stray read while it is not used | [`Measure::Sealed`], on request | it happens during a scope |
-//! | the kernel's own map of memory | [`Measure::MemfdSecret`], on request | the kernel may not, or copies it itself |
+//! | the kernel's own map of memory | [`Measure::MemfdSecret`], on request | it is turned off there (`secretmem.enable`) or not supported; the kernel copies it on purpose, as `write(2)` does |
 //! | what equal pages tell (KSM), copies of huge pages | [`Measure::NoMerging`], [`Measure::NoHugePages`] | |
 //! | what is printed, cloned or compared by accident | no `Clone`, `Display`, `Deref`; constant-time `==` | it is asked for by name |
 //!

@@ -63,16 +63,21 @@ impl Path {
         }
     }
 
-    /// The path of `process`; `None` if it is too long.
+    /// The path of `process`, whose number stands where `%p` does, and a percent sign where `%%` does; `None` if it is too long.
     pub(super) fn name(&self, process: u32) -> Option<Name> {
         let mut name = Name { bytes: [0; PATH_MAX + 1], len: 0 };
         let mut text = self.text.get(..self.len)?.iter().peekable();
         while let Some(&byte) = text.next() {
-            if byte == b'%' && text.peek() == Some(&&b'p') {
-                text.next();
-                name.number(process)?;
-            } else {
-                name.push(byte)?;
+            match (byte, text.peek()) {
+                (b'%', Some(b'p')) => {
+                    text.next();
+                    name.number(process)?;
+                }
+                (b'%', Some(b'%')) => {
+                    text.next();
+                    name.push(byte)?;
+                }
+                _ => name.push(byte)?,
             }
         }
         Some(name)
@@ -123,10 +128,10 @@ mod tests {
     #[test]
     fn the_first_of_its_name_wherever_the_stream_is_cut() {
         let environment =
-            b"A=1\0XZK_NALLOC_TRACE=x\0ZK_NALLOC_TRACED=y\0ZK_NALLOC_TRACE\0ZK_NALLOC_TRACE=/tmp/a=%p.%%p\0\
+            b"A=1\0XZK_NALLOC_TRACE=x\0ZK_NALLOC_TRACED=y\0ZK_NALLOC_TRACE\0ZK_NALLOC_TRACE=/tmp/a=%p.%%p%d%\0\
             ZK_NALLOC_TRACE=z\0B=";
         for piece in 1..=environment.len() {
-            assert_eq!(found(environment, piece).as_deref(), Some("/tmp/a=4021.%4021"), "{piece}");
+            assert_eq!(found(environment, piece).as_deref(), Some("/tmp/a=4021.%p%d%"), "{piece}");
         }
     }
 
