@@ -244,11 +244,7 @@ impl<O: Os> Cache<O> {
                 Some(last) if last.end() < span.start + noted.warm => last.start,
                 _ => span.end(),
             };
-            let reach = end - span.start;
-            // What was resident before tells nothing, nor does the step in which that ended.
-            if noted.warm == 0 || end == span.end() || reach > noted.warm + step_of(span) {
-                self.zeroing.learn_reach(kind, span.len, noted.zeroed, reach);
-            }
+            self.learn_reach(span, noted, end);
         }
         if absent.is_empty() {
             let dirty = self.heap.give(&[span], 0);
@@ -258,6 +254,33 @@ impl<O: Os> Cache<O> {
             self.heap.give_absent(span, absent);
             self.settle_note(&noted);
             self.given(self.heap.level().dirty);
+        }
+    }
+
+    /// Takes back the end of a block that was handed out untouched, from `keep` bytes on; `false` if that cannot be booked, and
+    /// nothing has changed. What of it is still untouched goes back as zero memory: booked as resident, the pages of others would
+    /// be moved under the end of the next such block, which nobody touches either, while its front is faulted in.
+    pub(super) fn give_noted_tail(&self, block: Span, keep: usize, noted: Noted) -> bool {
+        let tail = Span::between(block.start + keep, block.end());
+        let scan = self.scan(tail).unwrap_or(Scan::NOTHING);
+        let Some(&last) = scan.absent().last() else { return self.heap.give_tail(block, keep) };
+        let held = self.heap.hold_tail();
+        if held {
+            if last.end() == scan.end {
+                self.learn_reach(block, noted, last.start);
+            }
+            // With a node of its own it is as a block.
+            self.heap.give_absent(tail, scan.absent());
+        }
+        held
+    }
+
+    /// Learns that a block of which something was noted was touched up to `end` and not beyond.
+    fn learn_reach(&self, block: Span, noted: Noted, end: usize) {
+        let reach = end - block.start;
+        // What was resident before tells nothing, nor does the step in which that ended.
+        if noted.warm == 0 || end == block.end() || reach > noted.warm + step_of(block) {
+            self.zeroing.learn_reach(noted.kind.now(block.len), block.len, noted.zeroed, reach);
         }
     }
 

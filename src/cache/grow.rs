@@ -77,10 +77,16 @@ impl<O: Os> Cache<O> {
         if self.is_thin(block) {
             return self.shrink_thin(block, keep);
         }
-        let done = self.heap.give_tail(block, keep.bytes());
+        // What was expected to stay untouched of it may be gone.
+        let noted = self.take_note(block.start);
+        let done = match noted {
+            Some(noted) if noted.fresh => self.give_noted_tail(block, keep.bytes(), noted),
+            _ => self.heap.give_tail(block, keep.bytes()),
+        };
+        if let Some(noted) = noted {
+            self.settle_note(&noted);
+        }
         if done {
-            // What was expected to stay untouched of it may be gone.
-            self.forget_untouched(block.start);
             self.given(self.heap.level().dirty);
         }
         done

@@ -37,7 +37,9 @@ const THIN: usize = WHOLE / 30;
 /// kernel to see whether whole chunks of it do.
 const LOOK_AGAIN: u8 = 32;
 
-/// Every so often a block that was zeroed here is looked at when it is freed.
+/// Of so many blocks that were zeroed here one is looked at when it is freed, after eight turns or nine, because a program's
+/// rounds have lengths of their own. With every eighth, a program that takes a barely touched block and a dense one in turns
+/// showed the first alone, and the second was faulted in page by page for ever.
 pub(crate) const SAMPLE_EVERY: usize = 8;
 
 /// How many samples are not believed after a block in small pages has turned out to be touched all over: samples
@@ -103,6 +105,12 @@ pub(crate) struct Zeroing {
 /// `part` of `whole` as a share, rounded up.
 fn share(part: usize, whole: usize) -> usize {
     part.min(whole).saturating_mul(WHOLE).div_ceil(whole.max(1))
+}
+
+/// Whether the block of a turn is looked at: of 256 turns 32, each eight or nine after the one before, and the same number of every
+/// residue of powers of two up to 16. (31 times 33 is one less than 1024: the turns are the multiples of -33.)
+fn is_looked_at(turn: u8) -> bool {
+    usize::from(turn.wrapping_mul(31)) < 256 / SAMPLE_EVERY
 }
 
 /// A quarter of what is new: four blocks change its mind.
@@ -217,8 +225,7 @@ impl Zeroing {
     /// Whether a zeroed block that is freed now is to be looked at.
     pub(crate) fn samples(&self, kind: Kind) -> bool {
         let turn = self.of_pages(kind).turns.fetch_add(1, Relaxed);
-        self.lessons(kind).any(|lesson| lesson.pages.load(Relaxed) == UNKNOWN)
-            || usize::from(turn).is_multiple_of(SAMPLE_EVERY)
+        self.lessons(kind).any(|lesson| lesson.pages.load(Relaxed) == UNKNOWN) || is_looked_at(turn)
     }
 
     /// Learns that of a zeroed block that was handed out untouched, `resident` of `seen` bytes, in whole

@@ -38,6 +38,30 @@ fn a_dozen_looks_tell_where_a_half_used_block_was_touched_no_more() {
     finish(&model, Vec::new(), true);
 }
 
+/// Vectors with more room than content that is given up at once: with their ends booked as resident each took up what the others had
+/// left, until eight times what was ever touched was resident.
+#[test]
+fn the_end_that_a_vector_gives_up_untouched_is_not_taken_for_resident() {
+    let model = Model::new(fake(8 << 30), 4 << 30, Config::new());
+    let layout = |size| Layout::from_size_align(size, 8).unwrap();
+    let (room, content) = (layout(256 * MIB), layout(32 * MIB));
+    for round in 0..12 {
+        let missed = model.cache.snapshot().misses;
+        let kept = [0; 2].map(|_| {
+            let p = model.cache.allocate(room, &Config::new(), |_| ());
+            model.os().touch(p.addr(), content.size());
+            let now = model.cache.reallocate(p, room, content);
+            assert_eq!(now, p);
+            now
+        });
+        let resident = model.os().resident_bytes();
+        assert!(resident <= 2 * content.size() + 24 * MIB, "round {round}: {} MiB", resident >> 20);
+        assert!(round < 4 || model.cache.snapshot().misses <= missed + 2, "round {round}");
+        kept.into_iter().for_each(|p| model.cache.deallocate(p, content));
+    }
+    finish(&model, Vec::new(), true);
+}
+
 /// How far the first block of `len` bytes in use is expected to be touched.
 fn reach_of_the_first(model: &Model<Fake>, len: usize, zeroed: bool) -> usize {
     let kind = model.cache.zeroing.enter(len);

@@ -57,6 +57,36 @@ fn what_is_touched_here_and_there_is_looked_at_again_now_and_then() {
     assert_eq!(ways.filter(|&way| way == Way::Kernel).count(), 2);
 }
 
+/// Whatever the length of a program's round, and wherever in it the dense block is taken. (Where there are more barely touched ones to a
+/// dense one, small pages are cheaper for all of them together.)
+#[test]
+fn a_dense_block_among_barely_touched_ones_does_not_stay_in_small_pages() {
+    for period in 2..=6 {
+        for dense in 0..period {
+            let (zeroing, len) = (Zeroing::new(), 8 * MIB);
+            let kind = Kind::of(len);
+            let mut thin = 0;
+            for turn in 0..4096 {
+                let way = zeroing.way(kind, len);
+                let is_dense = turn % period == dense;
+                let pages = if is_dense { 64 } else { 1 };
+                if way == Way::Kernel {
+                    zeroing.learn_chunks(kind, if is_dense { len } else { 2 * MIB }, len);
+                }
+                if zeroing.samples(kind) {
+                    match way {
+                        Way::Thin => zeroing.learn_thin(kind, pages, 64),
+                        _ => zeroing.learn_pages(kind, pages, 64),
+                    }
+                }
+                thin += usize::from(is_dense && way == Way::Thin);
+            }
+            let all = 4096 / period;
+            assert!(thin * 2 <= all, "{thin} of {all}, one in {period}, the {dense}th");
+        }
+    }
+}
+
 #[test]
 fn each_rank_is_sampled_before_it_is_taken_for_dense() {
     let zeroing = Zeroing::new();
