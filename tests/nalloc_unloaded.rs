@@ -45,7 +45,8 @@ struct Library(*mut c_void);
 impl Library {
     fn load(path: &Path) -> Self {
         let name = CString::new(path.as_os_str().as_bytes()).unwrap();
-        // SAFETY: the name is a C string; nothing that the library does when it is loaded concerns this program.
+        // SAFETY: the name is a C string. Loading runs the library's constructors, which are std's and the allocator's: these
+        // register handlers around forks, which glibc takes off the list when it unloads the library.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         assert!(!handle.is_null(), "{}", path.display());
         assert!(is_mapped(path), "a library of another name is loaded");

@@ -258,7 +258,7 @@ impl<O: Os> Cache<O> {
     }
 
     /// Takes back the end of a block that was handed out untouched, from `keep` bytes on; `false` if that cannot be booked, and
-    /// nothing has changed. What of it is still untouched goes back as zero memory: booked as resident, the pages of others would
+    /// the block is as it was. What of it is still untouched goes back as zero memory: booked as resident, the pages of others would
     /// be moved under the end of the next such block, which nobody touches either, while its front is faulted in.
     pub(super) fn give_noted_tail(&self, block: Span, keep: usize, noted: Noted) -> bool {
         let tail = Span::between(block.start + keep, block.end());

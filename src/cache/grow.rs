@@ -77,7 +77,7 @@ impl<O: Os> Cache<O> {
         if self.is_thin(block) {
             return self.shrink_thin(block, keep);
         }
-        // What was expected to stay untouched of it may be gone.
+        // What was expected to stay untouched of it may be gone. Where nothing is cut after all, the note is lost: a hint.
         let noted = self.take_note(block.start);
         let done = match noted {
             Some(noted) if noted.fresh => self.give_noted_tail(block, keep.bytes(), noted),

@@ -107,8 +107,8 @@ fn share(part: usize, whole: usize) -> usize {
     part.min(whole).saturating_mul(WHOLE).div_ceil(whole.max(1))
 }
 
-/// Whether the block of a turn is looked at: of 256 turns 32, each eight or nine after the one before, and the same number of every
-/// residue of powers of two up to 16. (31 times 33 is one less than 1024: the turns are the multiples of -33.)
+/// Whether the block of a turn is looked at: of 256 turns 32, as many of every residue of powers of two up to 16. They are the multiples
+/// of -33 (31 times 33 is one less than 1024), each eight or nine after the one before, but for turn 1, which follows turn 0.
 fn is_looked_at(turn: u8) -> bool {
     usize::from(turn.wrapping_mul(31)) < 256 / SAMPLE_EVERY
 }
