@@ -51,8 +51,8 @@ pub(crate) struct Limits {
     peak_before: usize,
     /// The highest of all, as far as the floor goes.
     forgotten: usize,
-    /// Memory was given up because its peak was forgotten, and none has been missed since.
-    gave_up: bool,
+    /// What was remembered when memory was given up last because its peak was forgotten, if none has been missed since.
+    gave_up: Option<usize>,
     /// Bytes that must go because too little is left beside us.
     pressed: usize,
     /// What the kernel's counters were, and when.
@@ -71,7 +71,7 @@ impl Limits {
             peak: 0,
             peak_before: 0,
             forgotten: 0,
-            gave_up: false,
+            gave_up: None,
             pressed: 0,
             before: None,
             swapped: None,
@@ -104,7 +104,9 @@ impl Limits {
         }
         let before = self.total();
         self.end_window(now);
-        self.gave_up |= self.ceiling.is_none() && self.total() < before;
+        if self.ceiling.is_none() && self.total() < before {
+            self.gave_up = Some(self.total());
+        }
         true
     }
 
@@ -124,11 +126,11 @@ impl Limits {
     /// Notes that memory had to be faulted in, while `highest` was handed out at most. If a peak had been forgotten, and it is
     /// one that comes back, peaks are remembered twice as long from now on. What is faulted in below all peaks that are
     /// remembered, or little above them, was not missed for that: peaks differ a little, and some blocks are handed out untouched
-    /// whatever there is.
+    /// whatever there is. What was remembered then is what counts: one that comes back block by block is always little above what is
+    /// remembered of itself.
     pub(crate) fn missed(&mut self, highest: usize) {
-        let remembered = self.total();
-        if self.gave_up && highest > remembered.saturating_add(remembered / MISSED_SHARE) {
-            self.gave_up = false;
+        if self.gave_up.is_some_and(|then| highest > then.saturating_add(then / MISSED_SHARE)) {
+            self.gave_up = None;
             self.window_peaks = (self.window_peaks * 2).min(WINDOW_PEAKS_MAX);
         }
     }
@@ -270,6 +272,23 @@ mod tests {
             }
         }
         assert_eq!(limits.window_peaks, WINDOW_PEAKS);
+    }
+
+    /// What had been faulted in already counted as remembered, and the next block was never far above that.
+    #[test]
+    fn a_peak_that_comes_back_block_by_block_is_missed() {
+        let (peak, block) = (4 << 30, 32 * MIB);
+        let mut limits = limits(None);
+        for _ in 0..3 {
+            for out in (block..=peak).step_by(block) {
+                limits.missed(out);
+                limits.allocated(0, out, out);
+            }
+            while limits.total() > limits.floor {
+                limits.allocated(peak, block, block);
+            }
+        }
+        assert_eq!(limits.window_peaks, 4 * WINDOW_PEAKS);
     }
 
     #[test]

@@ -15,9 +15,9 @@ use crate::global::ENGINE;
 
 /// What the allocator has done so far, and holds now.
 ///
-/// Each number is exact, but for [`faults_avoided`](Self::faults_avoided) and what is said to be seen now and then; two
-/// of them were read one after the other, so in a process whose threads allocate meanwhile sums are off by what happened in
-/// between. [`Display`](core::fmt::Display) is a table; `docs/STATS.md` explains its lines.
+/// Each number is exact where no other thread allocates meanwhile, but for [`faults_avoided`](Self::faults_avoided) and what is said to be
+/// seen now and then. A number is the sum of what is counted in several places, read one after the other: where threads allocate, it is off
+/// by what happened in between. [`Display`](core::fmt::Display) is a table; `docs/STATS.md` explains its lines.
 ///
 /// The counters are those of the call to [`stats`]. What the kernel knows of our memory (`/proc/self/smaps`) is read when the table is
 /// printed or the value serialized, and takes about a millisecond for each GiB in small pages; [`footprint`](Self::footprint),

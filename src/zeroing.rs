@@ -9,7 +9,7 @@ mod kinds;
 mod lessons;
 
 pub(crate) use kinds::Kind;
-pub(crate) use lessons::{SAMPLE_EVERY, WORTH_A_LOOK, Zeroing};
+pub(crate) use lessons::{WORTH_A_LOOK, Zeroing};
 
 use crate::heap::{Span, Unclean};
 use crate::os::{GRANULE, Os};

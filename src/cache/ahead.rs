@@ -17,6 +17,7 @@ impl<O: Os> Cache<O> {
     /// How many bytes are to be faulted in so that `wanted` are free and resident, as far as the limits let them be: the
     /// ceiling, and what the container or the host has left beside its reserve.
     pub(crate) fn ahead_of(&self, wanted: usize) -> usize {
+        self.see_child();
         if !self.is_ready() {
             return 0;
         }

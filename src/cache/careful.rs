@@ -118,7 +118,9 @@ impl<O: Os> Cache<O> {
             return None;
         }
         let class = SizeClass::of(block.len)?;
-        let (start, turn) = self.take_from(self.shard_slow()?, class, requested)?;
+        let shard = self.shard_slow()?;
+        self.begin_if_new(shard);
+        let (start, turn) = self.take_from(shard, class, requested)?;
         Some(Handed { start, unclean: Unclean::all(Span::new(start, block.len.bytes())), turn, fresh: 0 })
     }
 

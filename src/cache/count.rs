@@ -76,8 +76,8 @@ pub(super) fn add(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
-/// All counters at about one time: each is exact, and two that are read one after the other may differ by
-/// what other threads did in between.
+/// All counters at about one time: each is the sum of what shards count, and off by what other threads did while they were read one after
+/// the other.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) allocations: u64,
@@ -118,7 +118,7 @@ pub(crate) struct Snapshot {
 impl<O: Os> Cache<O> {
     /// Bytes in the stacks of all shards.
     pub(crate) fn stacked(&self) -> usize {
-        self.shards().iter().map(|s| s.counts.stacked.load(Ordering::Relaxed)).sum()
+        self.counted().iter().map(|s| s.counts.stacked.load(Ordering::Relaxed)).sum()
     }
 
     /// Bytes that are held free and are, or may be, resident.
@@ -142,7 +142,7 @@ impl<O: Os> Cache<O> {
     /// Bytes requested and not yet freed.
     pub(crate) fn live(&self) -> u64 {
         // Each shard's figure wraps: blocks are freed through other shards than they were taken from.
-        let sum = self.shards().iter().fold(self.tally.live_in_fork.load(Ordering::Relaxed), |sum, s| {
+        let sum = self.counted().iter().fold(self.tally.live_in_fork.load(Ordering::Relaxed), |sum, s| {
             sum.wrapping_add(s.counts.live.load(Ordering::Relaxed))
         });
         // Read one after another while threads pass blocks on, the sum can come out a little below nothing.
@@ -154,7 +154,7 @@ impl<O: Os> Cache<O> {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         core::array::from_fn(|line| {
             let sum = |which: fn(&BySize) -> &AtomicU64| {
-                self.shards().iter().map(|s| get(which(&s.counts.by_size[line]))).sum()
+                self.counted().iter().map(|s| get(which(&s.counts.by_size[line]))).sum()
             };
             OfSize {
                 requests: sum(|s| &s.requests),
@@ -167,7 +167,7 @@ impl<O: Os> Cache<O> {
     /// Allocations and frees so far, at about one time.
     pub(super) fn activity(&self) -> u64 {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        self.shards().iter().fold(0, |sum: u64, s| {
+        self.counted().iter().fold(0, |sum: u64, s| {
             let counts = &s.counts;
             sum.wrapping_add(get(&counts.stack_hits))
                 .wrapping_add(get(&counts.slow_allocations))
@@ -185,13 +185,13 @@ impl<O: Os> Cache<O> {
         self.see_child_only();
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let sum =
-            |which: fn(&Counts) -> &AtomicU64| self.shards().iter().map(|s| get(which(&s.counts))).sum();
+            |which: fn(&Counts) -> &AtomicU64| self.counted().iter().map(|s| get(which(&s.counts))).sum();
         let worked = |which: fn(&Worked) -> &AtomicU64| {
-            self.shards().iter().map(|s| get(which(&s.counts.worked))).sum()
+            self.counted().iter().map(|s| get(which(&s.counts.worked))).sum()
         };
         let served = || {
             let of = |s: &super::Shard| get(&s.counts.stack_hits) + get(&s.counts.slow_allocations);
-            self.shards().iter().map(of)
+            self.counted().iter().map(of)
         };
         let live = self.live();
         let (stack_hits, slow): (u64, u64) = (sum(|c| &c.stack_hits), sum(|c| &c.slow_allocations));
@@ -221,7 +221,7 @@ impl<O: Os> Cache<O> {
             live,
             live_peak: get(&self.tally.live_peak).max(live),
             stacked: self.stacked(),
-            shards: self.shards().len(),
+            shards: self.counted().len(),
             shards_used: served().filter(|&n| n > 0).count(),
             busiest: served().max().unwrap_or(0),
             fault_unit: self.fault_unit.load(Ordering::Relaxed),

@@ -61,9 +61,10 @@ impl<O: Os> Cache<O> {
             core::mem::forget(shard.lock(self.os()));
         }
         // Handlers that others registered may allocate: this thread then finds no shard and asks the heap.
-        // Release: pairs with the acquire of whoever finds it null or, later, not null.
-        let shards = self.home_of_shards().swap(core::ptr::null_mut(), Ordering::AcqRel);
-        self.shards_in_fork.store(shards, Ordering::Release);
+        // Before they are taken away, so that whoever reads counters finds them in the one place or the other. Release, both: they
+        // pair with the acquire of whoever finds it null or, later, not null, and of whoever goes on to look here.
+        self.shards_in_fork.store(self.home_of_shards().load(Ordering::Acquire), Ordering::Release);
+        self.home_of_shards().store(core::ptr::null_mut(), Ordering::Release);
     }
 
     /// After a fork, in the parent. Does nothing if [`Cache::before_fork`] was not called, as when the handlers were registered

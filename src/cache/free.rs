@@ -40,6 +40,13 @@ impl Scan {
         &self.parts[..self.count]
     }
 
+    /// How many bytes are resident, about, of how many that were looked at in a part of the block.
+    fn within(&self, part: Span) -> (usize, usize) {
+        let seen = part.inner(CHUNK);
+        let absent: usize = self.absent().iter().map(|absent| absent.common(seen).len).sum();
+        (seen.len - absent, seen.len)
+    }
+
     /// Notes that of the next part so many bytes are resident.
     fn note(&mut self, part: Span, resident: usize) {
         self.resident += resident;
@@ -107,6 +114,7 @@ impl<O: Os> Cache<O> {
     }
 
     fn give_to(&self, shard: &shard::Shard, start: usize, block: Block, requested: usize) {
+        self.begin_if_new(shard);
         let Some(class) = block.class else {
             return self.give_long(shard, Span::new(start, block.len.bytes()), requested);
         };
@@ -125,6 +133,15 @@ impl<O: Os> Cache<O> {
         }
         if is_last {
             self.begin_anew(shard, true);
+        }
+    }
+
+    /// Has a thread begin where the one went on that had its shard before, if it has just been given it. To be called where a thread's
+    /// first request or free may come.
+    #[inline]
+    pub(super) fn begin_if_new(&self, shard: &shard::Shard) {
+        if shard.counts.is_taken_over() {
+            self.begin_anew(shard, false);
         }
     }
 
@@ -222,21 +239,24 @@ impl<O: Os> Cache<O> {
         let scan = if noted.fresh { self.scan(span) } else { None };
         let scan = scan.unwrap_or(Scan { resident: span.len, seen: span.len, ..Scan::NOTHING });
         let absent = scan.absent();
+        let (kind, taken) = (noted.kind, noted.taken(span));
         // What was wiped or filled tells nothing.
-        let kind = noted.kind.now(span.len);
         if noted.zeroed && !self.spoils() && self.zeroing.samples(kind) {
             let untouched = |page: usize| absent.iter().any(|part| page >= part.start && page < part.end());
             // The block is the cache's since its owner gave it back, and readable: who protected it has undone that
             // before, as the contract of `NAlloc` demands.
-            let (hits, seen) = sample_pages(self.os(), span, untouched);
+            let (hits, seen) = sample_pages(self.os(), taken, untouched);
             if seen > 0 {
                 self.zeroing.learn_pages(kind, hits, seen);
             }
         }
         if noted.fresh {
             if noted.zeroed {
-                self.zeroing.learn_chunks(kind, scan.resident, scan.seen);
-                add(&self.tally.zeroed_not, scan.seen.saturating_sub(scan.resident) as u64);
+                // What it grew by was not handed out as zeros.
+                let (resident, seen) =
+                    if taken.len == span.len { (scan.resident, scan.seen) } else { scan.within(taken) };
+                self.zeroing.learn_chunks(kind, resident, seen);
+                add(&self.tally.zeroed_not, seen.saturating_sub(resident) as u64);
             }
             let end = match absent.last() {
                 Some(last) if last.end() == scan.end => last.start,
@@ -244,7 +264,7 @@ impl<O: Os> Cache<O> {
                 Some(last) if last.end() < span.start + noted.warm => last.start,
                 _ => span.end(),
             };
-            self.learn_reach(span, noted, end);
+            self.learn_reach(taken, noted, end.min(taken.end()));
         }
         if absent.is_empty() {
             let dirty = self.heap.give(&[span], 0);
@@ -262,6 +282,7 @@ impl<O: Os> Cache<O> {
     /// be moved under the end of the next such block, which nobody touches either, while its front is faulted in.
     pub(super) fn give_noted_tail(&self, block: Span, keep: usize, noted: Noted) -> bool {
         let tail = Span::between(block.start + keep, block.end());
+        self.learn_resized(noted, block);
         let scan = self.scan(tail).unwrap_or(Scan::NOTHING);
         let Some(&last) = scan.absent().last() else { return self.heap.give_tail(block, keep) };
         let held = self.heap.hold_tail();
@@ -275,12 +296,23 @@ impl<O: Os> Cache<O> {
         held
     }
 
+    /// Learns from a block that is resized before it is freed, and not noted any more, what was touched of it until now; `block` is where its
+    /// pages are.
+    pub(super) fn learn_resized(&self, noted: Noted, block: Span) {
+        if noted.fresh
+            && noted.zeroed
+            && let Some(scan) = self.scan(noted.taken(block))
+        {
+            self.zeroing.learn_chunks(noted.kind, scan.resident, scan.seen);
+        }
+    }
+
     /// Learns that a block of which something was noted was touched up to `end` and not beyond.
     fn learn_reach(&self, block: Span, noted: Noted, end: usize) {
         let reach = end - block.start;
         // What was resident before tells nothing, nor does the step in which that ended.
         if noted.warm == 0 || end == block.end() || reach > noted.warm + step_of(block) {
-            self.zeroing.learn_reach(noted.kind.now(block.len), block.len, noted.zeroed, reach);
+            self.zeroing.learn_reach(noted.kind, block.len, noted.zeroed, reach);
         }
     }
 
@@ -339,6 +371,7 @@ impl<O: Os> Cache<O> {
 
     /// Offers what is cached to the kernel, which takes it when it needs it. Gives the bytes offered.
     pub(crate) fn soften(&self) -> usize {
+        self.see_child();
         if !self.is_ready() {
             return 0;
         }
@@ -348,6 +381,7 @@ impl<O: Os> Cache<O> {
 
     /// Gives what is cached back to the kernel. Gives the bytes.
     pub(crate) fn release(&self) -> usize {
+        self.see_child();
         if !self.is_ready() {
             // The C library may keep some before there is anything of ours. Not while somebody forks: our locks may be a
             // parent's then.

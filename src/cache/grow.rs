@@ -81,7 +81,10 @@ impl<O: Os> Cache<O> {
         let noted = self.take_note(block.start);
         let done = match noted {
             Some(noted) if noted.fresh => self.give_noted_tail(block, keep.bytes(), noted),
-            _ => self.heap.give_tail(block, keep.bytes()),
+            _ => {
+                let tail = Span::between(block.start + keep.bytes(), block.end());
+                self.give_tail_at_hand(tail) || self.heap.give_tail(block, keep.bytes())
+            }
         };
         if let Some(noted) = noted {
             self.settle_note(&noted);
@@ -90,6 +93,16 @@ impl<O: Os> Cache<O> {
             self.given(self.heap.level().dirty);
         }
         done
+    }
+
+    /// Takes back the end of a block before what is free in this thread's shard: the next block begins there. `false`, and nothing
+    /// done, where none of it lies there, or that would be more than a shard may hold.
+    fn give_tail_at_hand(&self, tail: Span) -> bool {
+        let Some(shard) = self.shard_with_runs() else { return false };
+        let bounds = self.bounds();
+        let mut stacks = shard.lock(self.os());
+        self.see_regions(&mut stacks);
+        stacks.take_tail(tail, bounds, &shard.counts)
     }
 
     pub(super) fn forget_untouched(&self, start: usize) {
@@ -224,7 +237,9 @@ impl<O: Os> Cache<O> {
 
     /// Ends a move, once what did not move is copied: the old block's addresses are free.
     pub(crate) fn finish_move(&self, block: Span, moved: Relocated) {
-        self.forget_untouched(block.start);
+        if let Some(noted) = self.forget(block.start) {
+            self.learn_resized(noted, Span::new(moved.span.start, block.len));
+        }
         let grown = moved.span.len - block.len;
         self.heap.finish_relocation(block, moved);
         let fresh = moved.fresh.min(grown);

@@ -10,7 +10,7 @@
 
 use super::Cache;
 use super::counters::Counts;
-use super::runs::Leaving;
+use super::runs::{Bounds, Leaving};
 use super::shard::{Shard, Stacks};
 use crate::geometry::SizeClass;
 use crate::heap::Span;
@@ -111,6 +111,15 @@ impl Hot {
     #[cold]
     const fn joins_slow(&self, borders: bool) -> bool {
         self.top == self.end || !borders
+    }
+
+    /// Makes the block shorter that ends where the next one would begin, by its end.
+    const fn cut_short(&mut self, tail: Span) -> bool {
+        let fits = tail.end() == self.top && tail.start > self.start;
+        if fits {
+            self.top = tail.start;
+        }
+        fits
     }
 
     /// Makes the block longer that ends where the next one would begin.
@@ -230,6 +239,26 @@ impl Stacks {
             return true;
         }
         self.extend_into_run(block.end(), more, counts)
+    }
+
+    /// Takes the end of a block back in place, if what is free behind it is the hot run's or a run of the shard's, and the shard may hold
+    /// as much. The block keeps its node, and what is free has one.
+    pub(super) fn take_tail(&mut self, tail: Span, bounds: Bounds, counts: &Counts) -> bool {
+        if self.bytes() + tail.len > bounds.bytes
+            || self.hot.rest().len + tail.len > HOT_MAX
+            || !self.runs.merges_at(tail.end())
+        {
+            return false;
+        }
+        if self.hot.cut_short(tail) {
+            self.note_free(0, tail.len, counts);
+            return true;
+        }
+        let fits = self.runs.lengthen(tail);
+        if fits {
+            self.note_runs(0, tail.len, counts);
+        }
+        fits
     }
 }
 

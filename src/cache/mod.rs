@@ -362,10 +362,7 @@ impl<O: Os> Cache<O> {
     /// `requested` is what the caller asked for, in bytes.
     pub(crate) fn take(&self, class: SizeClass, requested: usize) -> Option<(usize, usize)> {
         let shard = self.shard()?;
-        // A thread's first one comes here.
-        if shard.counts.is_taken_over() {
-            self.begin_anew(shard, false);
-        }
+        self.begin_if_new(shard);
         self.take_from(shard, class, requested)
     }
 

@@ -112,6 +112,7 @@ impl<O: Os> Cache<O> {
     /// this thread's shard has room for as much as such vectors usually get, if that can be had.
     pub(crate) fn expect_growth(&self, layout: Layout) {
         let (Some(shard), Some(block)) = (self.shard_with_runs(), Block::of(layout)) else { return };
+        self.begin_if_new(shard);
         if block.align > GRANULE || block.len.bytes() > HOT_BLOCK_MAX {
             return;
         }

@@ -167,6 +167,14 @@ impl Runs {
         has
     }
 
+    /// Puts a range in before the run that begins at its end, where ranges that touch are one run; `false` if none begins there.
+    pub(super) fn lengthen(&mut self, span: Span) -> bool {
+        let Some(nth) = (0..self.count).find(|&nth| self.starts[nth] == span.end()) else { return false };
+        self.starts[nth] = span.start;
+        self.bytes += span.len;
+        true
+    }
+
     /// Forgets a run; the last one takes its place.
     fn forget(&mut self, nth: usize) {
         self.count -= 1;

@@ -2,7 +2,7 @@
 //!
 //! One for good: the first that no living thread was given so, as what a thread has gone over that has ended is in the caches,
 //! and what others have that live is theirs. Where all are given, or nobody tells of the end of a thread, in turn. Which one it is
-//! matters to speed alone, and there is nothing to undo when a thread ends (C1). Never here: what is in a shard.
+//! matters to speed alone; when a thread ends, its number is given back, and nothing else is to be undone (C1). Never here: what is in a shard.
 
 #![expect(unsafe_code, reason = "the shards live in memory mapped by the os layer")]
 
@@ -65,6 +65,13 @@ impl<O: Os> Cache<O> {
     /// All shards; none before the first request.
     pub(super) fn shards(&self) -> &[Shard] {
         self.all_of(self.shards_now())
+    }
+
+    /// All shards, for whoever reads their counters alone: also while a thread forks, and holds their latches.
+    pub(super) fn counted(&self) -> &[Shard] {
+        let shards = self.shards_now();
+        // Acquire: pairs with the release in `before_fork`, which comes before they are taken away.
+        self.all_of(if shards.is_null() { self.shards_in_fork.load(Ordering::Acquire) } else { shards })
     }
 
     /// All of `shards`, which are all there are, or null.
@@ -161,6 +168,8 @@ impl<O: Os> Cache<O> {
     /// In a child, which has but one thread: all shards are vacant but its own.
     pub(super) fn vacate_in_child(&self) {
         self.given.clear();
+        // Whoever was given one in turn is not here. Relaxed: as in `take_vacant`.
+        self.next.store(0, Ordering::Relaxed);
         let mine = SHARD.with(Cell::get);
         // Relaxed: set once, and this thread's own process's.
         let count = self.steady.shard_count.load(Ordering::Relaxed);
@@ -272,6 +281,30 @@ mod tests {
         cache.thread_ended(first);
         assert_eq!(anew(&cache, || left.push(take(260 * KIB).0)), first);
         assert_eq!(left[0], left[1]);
+    }
+
+    /// Where that was no block of a class, the one before went on.
+    #[test]
+    fn whatever_a_thread_does_first_it_begins_anew() {
+        let cache = started(|_| true);
+        let layout = Layout::from_size_align(128 << 10, 8).unwrap();
+        let (block, long) = (Block::of(layout).unwrap(), Layout::from_size_align(9 * MIB, 8).unwrap());
+        let start = || cache.take_slow(block, 128 << 10, false).unwrap().start;
+        let given = start();
+        let begins: [&(dyn Fn() + Sync); 3] =
+            [&|| cache.expect_growth(layout), &|| assert!(cache.give(given, block, 128 << 10)), &|| {
+                assert!(cache.take_slow(Block::of(long).unwrap(), 9 * MIB, false).is_some())
+            }];
+        let first = anew(&cache, || ());
+        for begin in begins {
+            cache.thread_ended(first);
+            let then = || {
+                assert!(cache.shards()[first - 1].counts.is_taken_over());
+                begin();
+                assert!(!cache.shards()[first - 1].counts.is_taken_over());
+            };
+            assert_eq!(anew(&cache, then), first);
+        }
     }
 
     #[test]

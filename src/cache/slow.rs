@@ -41,6 +41,7 @@ impl<O: Os> Cache<O> {
             // A hot run in the middle of free memory would be between this block and the next.
             None => {
                 if let Some(shard) = self.shard_with_runs() {
+                    self.begin_if_new(shard);
                     self.drain_hot(shard);
                 }
             }
@@ -69,7 +70,7 @@ impl<O: Os> Cache<O> {
             && let Some(run) = self.take_thin(block)
         {
             if kind.is_ranked() {
-                self.remember(run.span.start, Noted { zeroed, kind, ..Noted::NOTHING });
+                self.remember(run.span.start, Noted { zeroed, kind, len, ..Noted::NOTHING });
             }
             return Some(run);
         }
@@ -257,7 +258,7 @@ impl<O: Os> Cache<O> {
         let credit = if fresh { absent.min(untouched) } else { 0 };
         if fresh || kind.is_ranked() || (zeroed && SizeClass::of(Granules(len / GRANULE)).is_none()) {
             let warm = run.unclean.parts().last().map_or(0, |part| part.end() - run.span.start);
-            self.remember(run.span.start, Noted { credit, zeroed, fresh, warm, kind });
+            self.remember(run.span.start, Noted { credit, zeroed, fresh, warm, kind, len });
         }
         if untouched > credit {
             self.fresh_slow(untouched - credit);

@@ -29,6 +29,10 @@ mod failures;
 #[cfg(all(test, not(loom)))]
 mod forks;
 #[cfg(all(test, not(loom)))]
+mod forks_beside;
+#[cfg(all(test, not(loom)))]
+mod habits;
+#[cfg(all(test, not(loom)))]
 mod held;
 #[cfg(all(test, not(loom)))]
 mod keeper;

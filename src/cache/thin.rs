@@ -11,12 +11,13 @@ use super::Cache;
 use super::count::add;
 use crate::geometry::{Block, Granules, SizeClass};
 use crate::heap::{Fit, Growth, Run, Setup, Span, Wish};
-use crate::os::{CHUNK, GRANULE, Huge, Os};
+use crate::os::{GRANULE, Huge, Os};
 use crate::sync::atomic::Ordering;
-use crate::zeroing::{Kind, SAMPLE_EVERY, Zeroing};
+use crate::zeroing::{Kind, Zeroing};
 
-/// Parts of a block of which one is looked at.
-const PARTS: usize = 16;
+/// Of a block so much is looked at, as a divisor, and at most so many bytes: a microsecond or less.
+const PART: usize = 16;
+const PART_MAX: usize = 1 << 20;
 
 impl<O: Os> Cache<O> {
     /// Tells the heap of small pages about its host, which is also the heap's as far as `setup` says.
@@ -43,29 +44,32 @@ impl<O: Os> Cache<O> {
         self.thin.covers(block.start)
     }
 
-    /// Takes back a block of small pages, and learns now and then how many of them were touched.
+    /// Takes back a block of small pages, and learns how many of them were touched.
     pub(super) fn give_thin(&self, span: Span) {
         let noted = if Kind::has_ranks(span.len) { self.forget(span.start) } else { None };
-        let kind = noted.map_or(Kind::of(span.len), |noted| noted.kind.now(span.len));
-        // What short ones are touched like tells nothing of kinds.
+        let (kind, taken) = noted.map_or((Kind::of(span.len), span), |noted| (noted.kind, noted.taken(span)));
+        // What short ones are touched like tells nothing of kinds. Each is looked at: one that is written all over took its faults
+        // as long as thirty take that are barely touched, and the next one would too.
         if SizeClass::of(Granules(span.len / GRANULE)).is_none()
-            && self.zeroing.samples(kind)
-            && let Some((resident, seen)) = self.look_at_thin(span)
+            && let Some((resident, seen)) = self.look_at_thin(taken)
         {
             self.zeroing.learn_thin(kind, resident, seen);
-            add(&self.tally.zeroed_not, (span.len - span.len.min(span.len / seen * resident)) as u64);
+            add(&self.tally.zeroed_not, (taken.len - taken.len.min(taken.len / seen * resident)) as u64);
         }
         self.thin.give_purged(span, 0);
     }
 
-    /// Sees how many bytes are resident of how many that were looked at: of a part, a different one each time, if few are
+    /// Sees how many bytes are resident of how many that were looked at: of a part, elsewhere each time, if few are
     /// there, and of all otherwise. To look at all of 64 MiB takes as long as purging them.
     fn look_at_thin(&self, span: Span) -> Option<(usize, usize)> {
-        let len = (span.len / PARTS) & !(CHUNK - 1);
+        let len = (span.len / PART).min(PART_MAX) & !(GRANULE - 1);
         if len > 0 {
             // Relaxed: any part is as good as another.
-            let nth = self.tally.thin.load(Ordering::Relaxed) as usize / SAMPLE_EVERY % PARTS;
-            let resident = self.os().resident(span.start + nth * len, len)?;
+            let nth = self.tally.thin.load(Ordering::Relaxed);
+            // Multiples of the golden ratio: spread evenly, whatever the period of what is asked for.
+            let place = u128::from(nth.wrapping_mul(0x9E37_79B9_7F4A_7C15)) * (span.len - len) as u128 >> 64;
+            let start = span.start + (place as usize & !(GRANULE - 1));
+            let resident = self.os().resident(start, len)?;
             if Zeroing::is_thin(resident, len) {
                 return Some((resident, len));
             }

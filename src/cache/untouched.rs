@@ -5,6 +5,7 @@
 //! memory which nobody had touched yet, or zeros, or have a rank. Forgetting one costs speed, and calls resident what is
 //! not.
 
+use crate::heap::Span;
 use crate::zeroing::Kind;
 
 /// Slots.
@@ -29,11 +30,18 @@ pub(super) struct Noted {
     pub(super) warm: usize,
     /// What it is expected to be used like. Its rank is its own until it is forgotten.
     pub(super) kind: Kind,
+    /// How long it was when it was taken, in bytes: what is learned of it is said of blocks that are asked for as long.
+    pub(super) len: usize,
 }
 
 impl Noted {
     pub(super) const NOTHING: Self =
-        Self { credit: 0, zeroed: false, fresh: false, warm: 0, kind: Kind::of(0) };
+        Self { credit: 0, zeroed: false, fresh: false, warm: 0, kind: Kind::of(0), len: 0 };
+
+    /// The part of a block, which may have grown since, that it was taken as.
+    pub(super) fn taken(&self, block: Span) -> Span {
+        Span::new(block.start, self.len.min(block.len))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

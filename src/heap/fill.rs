@@ -14,7 +14,7 @@ use crate::sync::atomic::Ordering;
 /// interrupt every CPU of the process, faults do neither; but what is faulted in is purged elsewhere, too.
 const MOVERS_MAX: u32 = 4;
 
-/// Pieces that one part of a window may be gathered from.
+/// Pieces that are in transit at a time for one part of a window.
 const SOURCES: usize = 24;
 
 /// A free range whose pages may serve elsewhere, in transit; one VMA as far as we know.
@@ -129,9 +129,24 @@ impl<O: Os> PageHeap<O> {
     fn fill_range(&self, target: Span) -> Filled {
         // Relaxed: a count of threads, nothing else hangs on it.
         let movers = self.movers.fetch_add(1, Ordering::Relaxed);
-        let filled = if movers < MOVERS_MAX { self.move_under(target) } else { Filled::Bytes(0) };
+        let filled = if movers < MOVERS_MAX { self.move_all_under(target) } else { Filled::Bytes(0) };
         self.movers.fetch_sub(1, Ordering::Relaxed);
         filled
+    }
+
+    /// Moves free dirty chunks under `target`, which is zero, in transit, and whole chunks, some pieces after others.
+    fn move_all_under(&self, target: Span) -> Filled {
+        let mut at = target.start;
+        loop {
+            let (filled, goes_on) = self.move_under(Span::between(at, target.end()));
+            match filled {
+                Filled::Bytes(bytes) => at += bytes,
+                Filled::Lost(bytes, lost) => return Filled::Lost(at + bytes - target.start, lost),
+            }
+            if !goes_on || at == target.end() {
+                return Filled::Bytes(at - target.start);
+            }
+        }
     }
 
     /// Makes believe that so many threads are gathering.
@@ -140,15 +155,15 @@ impl<O: Os> PageHeap<O> {
         self.movers.store(threads, Ordering::Relaxed);
     }
 
-    /// Moves free dirty chunks under `target`, which is zero, in transit, and whole chunks.
-    fn move_under(&self, target: Span) -> Filled {
+    /// Moves as many pieces under `target`, at its front, as are in transit at a time. Gives whether nothing was in the way of more.
+    fn move_under(&self, target: Span) -> (Filled, bool) {
         let mut sources = [Source { span: Span::new(0, 0), shift: 0, became: State::Dirty }; SOURCES];
         let mut inner = self.reenter();
         let count = inner.claim_sources(target, &mut sources, &self.os);
         let (residency, huge) = (inner.setup.residency, inner.setup.huge);
         drop(inner);
         let mut at = target.start;
-        let mut lost = 0;
+        let (mut lost, mut goes_on) = (0, count == SOURCES);
         for source in &mut sources[..count] {
             if lost > 0 {
                 break;
@@ -158,6 +173,9 @@ impl<O: Os> PageHeap<O> {
             if residency && self.os.resident(start, len).is_some_and(|bytes| bytes < len / 2) {
                 if self.os.purge(start, len).is_ok() {
                     source.became = State::Zero;
+                } else {
+                    // It would be the next one again.
+                    goes_on = false;
                 }
             } else if self.os.move_pages(start, at, len).is_ok() {
                 source.became = State::Zero;
@@ -175,6 +193,7 @@ impl<O: Os> PageHeap<O> {
                     inner.regions.set_shift(Span::new(at, len), 0);
                 }
                 // Whatever refused this will refuse the next.
+                goes_on = false;
                 break;
             }
         }
@@ -183,10 +202,11 @@ impl<O: Os> PageHeap<O> {
             inner.settle(source.span, source.became);
         }
         drop(inner);
-        match (at - target.start, lost) {
+        let filled = match (at - target.start, lost) {
             (bytes, 0) => Filled::Bytes(bytes),
             (bytes, lost) => Filled::Lost(bytes, lost),
-        }
+        };
+        (filled, goes_on)
     }
 }
 

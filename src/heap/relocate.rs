@@ -62,9 +62,7 @@ impl<O: Os> PageHeap<O> {
             self.settle_window(self.reenter(), &window);
             return None;
         }
-        let run = self.hand_out(&window);
-        // The block and its extension come back as one.
-        self.reenter().loose -= 1;
+        let run = self.hand_out(&window, 0);
         Some(run.span.len - run.unclean.bytes().min(run.span.len))
     }
 

@@ -131,7 +131,7 @@ impl<O: Os> PageHeap<O> {
             self.settle_window(self.reenter(), &window);
             return self.take_slow(fit, Wish::Zeroed, 0);
         }
-        Some(self.hand_out(&window))
+        Some(self.hand_out(&window, 1))
     }
 
     /// Chooses where a run shall lie. If address space must be opened for it, waits until nobody else is opening any: what
@@ -163,8 +163,9 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Ends the operation that holds `window`, whose range is its caller's now.
-    pub(super) fn hand_out(&self, window: &Window) -> Run {
+    /// Ends the operation that holds `window`, whose range is its caller's now, and comes back as so many ranges: one, or none if it
+    /// comes back with the block before it.
+    pub(super) fn hand_out(&self, window: &Window, ranges: usize) -> Run {
         if self.misuse.is_on() {
             self.check_parts(window);
         }
@@ -180,7 +181,7 @@ impl<O: Os> PageHeap<O> {
         let span = window.span();
         let mut inner = self.reenter();
         inner.transit -= span.len;
-        inner.loose -= window.parts().len() - 1;
+        inner.loose -= window.parts().len() - ranges;
         inner.out += span.len;
         inner.operations -= 1;
         let found = match fresh {

@@ -46,12 +46,6 @@ impl Kind {
         Self { length: length_of(len) as u8, rank: 0 }
     }
 
-    /// This, for a block that is `len` bytes long now; it may have been resized since it had its rank.
-    pub(crate) fn now(self, len: usize) -> Self {
-        let now = Self::of(len);
-        if now.length == self.length { self } else { now }
-    }
-
     /// Whether blocks of `len` bytes may have a rank.
     pub(crate) const fn has_ranks(len: usize) -> bool {
         len >= RANKED_MIN
@@ -155,12 +149,5 @@ mod tests {
         for len in [RANKED_MIN, 1 << 47, usize::MAX] {
             assert!(ranks.take(len).is_ranked());
         }
-    }
-
-    #[test]
-    fn a_block_that_has_another_length_now_is_not_of_the_kind_it_was() {
-        let kind = Ranks::new().take(40 * MIB);
-        assert_eq!(kind.now(41 * MIB), kind);
-        assert_eq!(kind.now(64 * MIB), Kind::of(64 * MIB));
     }
 }

@@ -40,7 +40,7 @@ const LOOK_AGAIN: u8 = 32;
 /// Of so many blocks that were zeroed here one is looked at when it is freed, after eight turns or nine, because a program's
 /// rounds have lengths of their own. With every eighth, a program that takes a barely touched block and a dense one in turns
 /// showed the first alone, and the second was faulted in page by page for ever.
-pub(crate) const SAMPLE_EVERY: usize = 8;
+const SAMPLE_EVERY: usize = 8;
 
 /// How many samples are not believed after a block in small pages has turned out to be touched all over: samples
 /// mistake written zeros for untouched memory.
@@ -239,6 +239,8 @@ impl Zeroing {
         for lesson in self.lessons(kind) {
             match lesson.distrust.load(Relaxed) {
                 0 => blend(&lesson.pages, share(hits, seen)),
+                // There are still such among them.
+                _ if share(hits, seen) > THIN => lesson.distrust.store(DISTRUST, Relaxed),
                 left => lesson.distrust.store(left - 1, Relaxed),
             }
         }

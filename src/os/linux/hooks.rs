@@ -166,9 +166,16 @@ pub(crate) fn at_thread_end(
             known = theirs;
         }
     }
-    // SAFETY: the key was created; where it has been deleted since, libc finds that it is (glibc), or this library is being
-    // unloaded while a thread runs in it, which nobody may do. The value is a number, and no memory.
-    match unsafe { libc::pthread_setspecific(known - 1, core::ptr::without_provenance(number)) } {
+    // SAFETY: the key was created; where it has been deleted since, libc finds that it is (glibc), or it is another's by now, who
+    // finds nothing there once it is cleared below, or this library is being unloaded while a thread runs in it, which nobody may
+    // do. The value is a number, and no memory.
+    let set = |number| unsafe { libc::pthread_setspecific(known - 1, core::ptr::without_provenance(number)) };
+    match set(number) {
+        // Acquire: as above. The process may have begun to end in between, and the key be made anew.
+        0 if key.load(Ordering::Acquire) == GONE => {
+            set(0);
+            Err(Errno(libc::EINVAL))
+        }
         0 => Ok(()),
         error => Err(Errno(error)),
     }

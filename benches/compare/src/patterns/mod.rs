@@ -13,6 +13,7 @@ mod churn;
 mod field;
 mod fill;
 mod growth;
+mod habits;
 mod load;
 mod random;
 mod shape;
@@ -115,6 +116,7 @@ pub fn all() -> Vec<Pattern> {
         transform::list(),
         small::list(),
         load::list(),
+        habits::list(),
         random::list(),
     ];
     lists.into_iter().flatten().collect()

@@ -1,0 +1,153 @@
+//! Programs that use one length in two ways, and resize or cut blocks before they free them: what is learned all the same, and
+//! where what they cut off goes.
+
+use std::alloc::Layout;
+
+use super::model::Model;
+use super::ops::finish;
+use super::runs::{pages, two_mappings};
+use super::{fake, fake_in_short};
+use crate::config::Config;
+use crate::heap::Span;
+use crate::os::GRANULE;
+use crate::os::fake::Fake;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size, 8).unwrap()
+}
+
+fn take(model: &Model<Fake>, size: usize, zeroed: bool, touched: usize) -> *mut u8 {
+    let p = match zeroed {
+        true => model.cache.allocate_zeroed(layout(size), &Config::new(), |_| ()),
+        false => model.cache.allocate(layout(size), &Config::new(), |_| ()),
+    };
+    assert!(!p.is_null());
+    model.os().sow(p.addr(), touched, 1);
+    p
+}
+
+/// Blocks of small pages that were written all over were looked at once in eight, and believed to be barely touched again after 64
+/// samples, whatever these had shown: half of the time went into faults.
+#[test]
+fn blocks_that_are_written_all_over_now_and_then_do_not_get_small_pages_for_long() {
+    for of in [2, 4, 7] {
+        let model = Model::new(fake_in_short(4 << 30, 0), 256 * MIB, Config::new());
+        let mut faulted = 0;
+        for turn in 0..4000 {
+            let is_dense = turn % of == of - 1;
+            let p = take(&model, 8 * MIB, true, if is_dense { 8 * MIB } else { GRANULE });
+            let is_thin = model.cache.is_thin(Span::new(p.addr(), 8 * MIB));
+            faulted += usize::from(is_dense && is_thin);
+            model.cache.deallocate(p, layout(8 * MIB));
+        }
+        assert!(faulted <= 2, "one of {of}: {faulted}");
+        finish(&model, Vec::new(), true);
+    }
+}
+
+/// What was learned of a block was said of the length that it had in the end; of those that were moved, or cut, nothing was learned.
+#[test]
+fn zeroed_blocks_that_are_resized_teach_what_those_are_like_that_are_asked_for() {
+    for (asked, later) in [(32, 64), (96, 384), (64, 40), (128, 16)] {
+        let model = Model::new(fake_in_short(8 << 30, 0), 4 << 30, Config::new());
+        let mut fresh = 0;
+        for round in 0..12 {
+            let before = model.cache.snapshot().fresh;
+            let p = take(&model, asked * MIB, true, asked * MIB);
+            let now = model.cache.reallocate(p, layout(asked * MIB), layout(later * MIB));
+            assert!(!now.is_null());
+            model.os().sow(now.addr(), later * MIB, 1);
+            model.cache.deallocate(now, layout(later * MIB));
+            if round >= 6 {
+                fresh += model.cache.snapshot().fresh - before;
+            }
+        }
+        assert!(fresh <= 8 * MIB as u64, "{asked} to {later} MiB: {} MiB of fresh memory", fresh >> 20);
+        finish(&model, Vec::new(), true);
+    }
+}
+
+/// The ends went to the heap, though free memory of the thread's own lay behind them, and the next block began elsewhere.
+#[test]
+fn the_next_block_begins_where_the_last_one_was_cut() {
+    let model = Model::new(fake(2 << 30), 1 << 30, Config::new());
+    // Memory for longer runs than one.
+    model.cache.deallocate(take(&model, 64 * MIB, false, 64 * MIB), layout(64 * MIB));
+    let (mut last, mut elsewhere) = (0, 0);
+    for turn in 0..420 {
+        let size = 128 * KIB + turn * 7919 * 8 % (896 * KIB);
+        let p = take(&model, size, false, size);
+        let kept = layout(size / 8 * 5);
+        assert_eq!(model.cache.reallocate(p, layout(size), kept), p);
+        // At first there is but untouched memory, and no run.
+        elsewhere += usize::from(turn >= 20 && p.addr() / GRANULE != last);
+        last = p.addr() / GRANULE;
+        model.cache.deallocate(p, kept);
+    }
+    assert!(elsewhere <= 120, "{elsewhere} of 400");
+    finish(&model, Vec::new(), true);
+}
+
+/// Those behind which another one lies: what is cut off them is no shard's, but what lies behind that may be.
+#[test]
+fn ends_that_are_cut_off_before_a_run_are_part_of_it() {
+    let model = Model::new(fake(2 << 30), 1 << 30, Config::new());
+    model.cache.deallocate(take(&model, 64 * MIB, false, 64 * MIB), layout(64 * MIB));
+    let taken = (0..12).map(|_| model.allocate(layout(300 * KIB), false, 1).unwrap());
+    let mut blocks: Vec<_> = taken.collect();
+    let freed: Vec<_> =
+        blocks.split_off(6).into_iter().rev().chain([blocks.remove(1), blocks.remove(2)]).collect();
+    freed.into_iter().for_each(|block| model.free(block));
+    for block in &mut blocks {
+        assert!(model.resize(block, 100 * KIB, 0));
+        model.audit(true);
+    }
+    finish(&model, blocks, true);
+}
+
+#[test]
+fn an_end_that_is_cut_off_does_not_merge_over_the_end_of_a_mapping() {
+    let (model, mut blocks, before, behind) = two_mappings();
+    model.free(before);
+    blocks.extend(model.allocate(pages(7 * MIB - 4 * KIB), false, 1));
+    let mut last = model.allocate(layout(MIB - 64), false, 1).unwrap();
+    model.free(behind);
+    let mut short: Vec<_> = (0..7).map(|_| model.allocate(layout(MIB - 64), false, 1).unwrap()).collect();
+    assert_eq!(last.block().end(), short[0].block().start);
+    // The first one behind the border is free, in a run, once the others have pushed it off its stack.
+    model.free(short.remove(0));
+    short.drain(..5).for_each(|block| model.free(block));
+    blocks.extend(short);
+    assert!(model.resize(&mut last, 500 * KIB, 0));
+    model.audit(true);
+    blocks.push(last);
+    blocks.extend((0..3).filter_map(|_| model.allocate(layout(MIB + 600 * KIB), false, 1)));
+    model.audit(true);
+    finish(&model, blocks, true);
+}
+
+/// What more than 24 short pieces were needed for was faulted in but for those, while the others were purged.
+#[test]
+fn a_long_block_is_gathered_from_any_number_of_short_pieces() {
+    let model = Model::new(fake_in_short(4 << 30, 0), 1 << 30, Config::new());
+    let (short, long) = (3 * MIB, 200 * MIB);
+    let mut blocks: Vec<_> = (0..240).map(|_| take(&model, short, false, short)).collect();
+    let mut nth = 0;
+    blocks.retain(|&p| {
+        nth += 1;
+        if nth % 2 == 0 {
+            model.cache.deallocate(p, layout(short));
+        }
+        nth % 2 != 0
+    });
+    let before = model.cache.snapshot().fresh;
+    blocks.push(take(&model, long, false, long));
+    let fresh = model.cache.snapshot().fresh - before;
+    assert!(fresh <= 4 * MIB as u64, "{} MiB", fresh >> 20);
+    model.cache.deallocate(blocks.remove(blocks.len() - 1), layout(long));
+    blocks.into_iter().for_each(|p| model.cache.deallocate(p, layout(short)));
+    finish(&model, Vec::new(), true);
+}
