@@ -4,7 +4,8 @@
 //! Why it is here: `Vec` asks for twice as much each time it is full. Where nothing free lies behind it, it is copied, and what
 //! it leaves and what it goes to are other memory than a vector of the last round had. glibc has the end of its heap behind
 //! whatever is pushed to. Here a vector that comes over from the small side, which only `realloc` brings, begins at the front of
-//! a hot run as long as vectors of its thread get, if resident memory is free for that without asking others for theirs.
+//! a hot run as long as vectors of its thread get, if resident memory is free for that without asking others for theirs. A block that
+//! cannot grow where it lies, whatever it began as, goes where there is room for as much as such blocks get to.
 
 use core::alloc::Layout;
 
@@ -30,7 +31,7 @@ const ROOM_MIN: usize = COPIED_FIRST_MAX;
 /// Doublings of length that are told apart: from 64 KiB on, and the last is all beyond `ROOM_MAX`.
 const LEVELS: usize = 11;
 
-/// After so many beginnings all counts are halved. Of columns that are pushed to in turn none has grown when the last of them
+/// After so many beginnings all counts are halved, and after so many that grew to one doubling theirs. Of columns that are pushed to in turn none has grown when the last of them
 /// begins, so this is twice as many as there may be of those.
 const HALVED_AFTER: u16 = 512;
 
@@ -51,14 +52,22 @@ pub(super) struct Growth {
     begun: u16,
     counts: [u16; LEVELS],
     longest: [usize; LEVELS],
+    /// How many blocks grew to each doubling lately, wherever they began.
+    grown: [u16; LEVELS],
     /// So many have begun since one grew last, and so many did at most before.
     silent: u16,
     silent_max: u16,
 }
 
 impl Growth {
-    pub(super) const NONE: Self =
-        Self { begun: 0, counts: [0; LEVELS], longest: [0; LEVELS], silent: 0, silent_max: 0 };
+    pub(super) const NONE: Self = Self {
+        begun: 0,
+        counts: [0; LEVELS],
+        longest: [0; LEVELS],
+        grown: [0; LEVELS],
+        silent: 0,
+        silent_max: 0,
+    };
 
     /// Notes that a vector came over from the small side.
     fn begin(&mut self) {
@@ -67,11 +76,16 @@ impl Growth {
         if self.begun == HALVED_AFTER {
             self.begun /= 2;
             self.silent_max /= 2;
-            for (count, longest) in self.counts.iter_mut().zip(&mut self.longest) {
-                *count /= 2;
-                if *count == 0 {
-                    *longest = 0;
-                }
+            self.counts.iter_mut().for_each(|count| *count /= 2);
+            self.forget_longest();
+        }
+    }
+
+    /// Forgets how long those got that are forgotten.
+    fn forget_longest(&mut self) {
+        for ((count, grown), longest) in self.counts.iter().zip(&self.grown).zip(&mut self.longest) {
+            if *count == 0 && *grown == 0 {
+                *longest = 0;
             }
         }
     }
@@ -82,6 +96,11 @@ impl Growth {
         let level = level_of(longer);
         if level_of(len) < level {
             self.counts[level] = (self.counts[level] + 1).min(self.begun);
+            self.grown[level] += 1;
+            if self.grown[level] == HALVED_AFTER {
+                self.grown.iter_mut().for_each(|grown| *grown /= 2);
+                self.forget_longest();
+            }
             self.silent_max = self.silent_max.max(self.silent);
             self.silent = 0;
         }
@@ -96,6 +115,17 @@ impl Growth {
         }
         let usual = |level: &usize| self.counts[*level] > self.begun / 4;
         match (0..LEVELS).rev().find(usual) {
+            Some(level) if level < LEVELS - 1 => self.longest[level],
+            _ => 0,
+        }
+    }
+
+    /// How long more than a quarter of the blocks get that grow to the doubling of `len`, in bytes, wherever they began; 0 where that is more
+    /// than there is room made for.
+    fn usual_from(&self, len: usize) -> usize {
+        let from = level_of(len);
+        let usual = |level: &usize| self.grown[*level] > self.grown[from] / 4;
+        match (from..LEVELS).rev().find(usual) {
             Some(level) if level < LEVELS - 1 => self.longest[level],
             _ => 0,
         }
@@ -139,7 +169,8 @@ impl<O: Os> Cache<O> {
     /// longer still, with room for that.
     pub(super) fn cut_with_room(&self, len: usize) -> Option<usize> {
         let shard = self.shard_with_runs()?;
-        let room = shard.lock(self.os()).growth.usual();
+        let growth = shard.lock(self.os()).growth;
+        let room = growth.usual().max(growth.usual_from(len));
         if room <= len.max(ROOM_MIN) || !self.pay(shard) || !self.find_room(shard, room, true) {
             return None;
         }
@@ -291,6 +322,30 @@ mod tests {
         assert_eq!(growth.usual(), 32 * MIB + 4096);
         push(&mut growth, 3, 512 * MIB);
         assert_eq!(growth.usual(), 0);
+    }
+
+    /// Those that were long when they began grew by copies at each doubling.
+    #[test]
+    fn a_block_that_grows_has_room_for_what_such_blocks_get_to() {
+        let mut growth = Growth::NONE;
+        let grow = |growth: &mut Growth, to: usize| {
+            for log in 20..=to.ilog2() {
+                growth.note(1 << (log - 1), 1 << log);
+            }
+        };
+        (0..3).for_each(|_| grow(&mut growth, 8 * MIB));
+        assert_eq!(
+            [growth.usual_from(MIB), growth.usual_from(4 * MIB), growth.usual()],
+            [8 * MIB, 8 * MIB, 0]
+        );
+        assert_eq!(growth.usual_from(16 * MIB), 0, "none has got there");
+        (0..10).for_each(|_| grow(&mut growth, 2 * MIB));
+        assert_eq!(growth.usual_from(MIB), 2 * MIB, "three of thirteen");
+        assert_eq!(growth.usual_from(4 * MIB), 8 * MIB, "all of three");
+        (0..4000).for_each(|_| grow(&mut growth, MIB));
+        assert_eq!(growth.usual_from(4 * MIB), 0, "long ago");
+        (0..2).for_each(|_| grow(&mut growth, 512 * MIB));
+        assert_eq!(growth.usual_from(4 * MIB), 0, "pages are moved there");
     }
 
     #[test]

@@ -151,3 +151,25 @@ fn a_long_block_is_gathered_from_any_number_of_short_pieces() {
     blocks.into_iter().for_each(|p| model.cache.deallocate(p, layout(short)));
     finish(&model, Vec::new(), true);
 }
+
+/// Each doubling of blocks that were long when they were taken was a copy, and was elsewhere.
+#[test]
+fn blocks_that_begin_long_grow_in_place_where_others_lie_beside_them() {
+    let model = Model::new(fake(2 << 30), 1 << 30, Config::new());
+    model.cache.deallocate(take(&model, 96 * MIB, false, 96 * MIB), layout(96 * MIB));
+    let mut copied = 0;
+    for round in 0..12 {
+        let before = model.cache.snapshot().copied;
+        let mut size = 640 * KIB;
+        let mut four = [0; 4].map(|_| take(&model, size, false, size));
+        while size < 5 * MIB {
+            four = four.map(|p| model.cache.reallocate(p, layout(size), layout(2 * size)));
+            size *= 2;
+        }
+        four.into_iter().for_each(|p| model.cache.deallocate(p, layout(size)));
+        copied += if round < 4 { 0 } else { model.cache.snapshot().copied - before };
+    }
+    // The first doubling of three of them.
+    assert!(copied <= 8 * 4 * 640 * KIB as u64, "{} MiB", copied >> 20);
+    finish(&model, Vec::new(), true);
+}
