@@ -1,6 +1,7 @@
 //! Giving blocks back, and giving back what is cached.
 
 use super::runs::{Bounds, Leaving};
+use super::scan::{Scan, step_of};
 use super::untouched::Noted;
 use super::{Cache, Mine, count::add, shard};
 use crate::geometry::{Block, SizeClass, is_long};
@@ -9,70 +10,8 @@ use crate::os::{CHUNK, Os};
 use crate::sync::{Guard, Nap, atomic::Ordering};
 use crate::zeroing::sample_pages;
 
-/// Untouched parts of a block that are told apart when it is freed.
-const ABSENT_PARTS: usize = 7;
-
 /// How often a shard that holds much gives some of it to the heap at the end of a burst, at most.
 const LEAVES_MAX: usize = 8;
-
-/// Into how many steps a block is cut to see what of it was touched.
-const STEPS: usize = 64;
-
-/// Of these, so many are asked about in one call at first: 8 MiB of a block of 64 to 128, which is what a call takes.
-const SCANNED_AT_ONCE: usize = 4;
-
-/// What was seen of a block.
-struct Scan {
-    /// Bytes resident, of so many that were looked at, up to `end`.
-    resident: usize,
-    seen: usize,
-    end: usize,
-    /// Parts with next to nothing in them, ascending.
-    parts: [Span; ABSENT_PARTS],
-    count: usize,
-}
-
-impl Scan {
-    const NOTHING: Self =
-        Self { resident: 0, seen: 0, end: 0, parts: [Span::new(0, 0); ABSENT_PARTS], count: 0 };
-
-    fn absent(&self) -> &[Span] {
-        &self.parts[..self.count]
-    }
-
-    /// How many bytes are resident, about, of how many that were looked at in a part of the block.
-    fn within(&self, part: Span) -> (usize, usize) {
-        let seen = part.inner(CHUNK);
-        let absent: usize = self.absent().iter().map(|absent| absent.common(seen).len).sum();
-        (seen.len - absent, seen.len)
-    }
-
-    /// Notes that of the next part so many bytes are resident.
-    fn note(&mut self, part: Span, resident: usize) {
-        self.resident += resident;
-        // A part with little in it is purged too: it costs as little as it saves.
-        if resident <= part.len / 4 {
-            self.push(part);
-        }
-    }
-
-    /// Adds a part behind those there are, if there is a place for it.
-    fn push(&mut self, part: Span) {
-        match self.count.checked_sub(1).map(|i| &mut self.parts[i]).filter(|last| last.end() == part.start) {
-            Some(last) => last.len += part.len,
-            None if self.count < ABSENT_PARTS => {
-                self.parts[self.count] = part;
-                self.count += 1;
-            }
-            None => {}
-        }
-    }
-}
-
-/// The length of the steps in which a block is looked at.
-fn step_of(span: Span) -> usize {
-    (span.len / STEPS).next_multiple_of(CHUNK).max(CHUNK)
-}
 
 impl<O: Os> Cache<O> {
     /// Takes back a block of a class at `start`, for which `requested` bytes were asked, more than none, if this thread's shard
@@ -237,7 +176,7 @@ impl<O: Os> Cache<O> {
     /// zero memory.
     fn give_noted(&self, span: Span, noted: Noted) {
         let scan = if noted.fresh { self.scan(span) } else { None };
-        let scan = scan.unwrap_or(Scan { resident: span.len, seen: span.len, ..Scan::NOTHING });
+        let scan = scan.unwrap_or(Scan::all_of(span));
         let absent = scan.absent();
         let (kind, taken) = (noted.kind, noted.taken(span));
         // What was wiped or filled tells nothing.
@@ -258,13 +197,15 @@ impl<O: Os> Cache<O> {
                 self.zeroing.learn_chunks(kind, resident, seen);
                 add(&self.tally.zeroed_not, seen.saturating_sub(resident) as u64);
             }
-            let end = match absent.last() {
-                Some(last) if last.end() == scan.end => last.start,
+            // Of what the block was taken as; it may go on behind.
+            let seen_to = scan.end.min(taken.inner(CHUNK).end());
+            let end = match absent.iter().rfind(|part| part.start < seen_to) {
+                Some(last) if last.end() >= seen_to => last.start,
                 // What lies behind the last untouched part may have been resident before.
                 Some(last) if last.end() < span.start + noted.warm => last.start,
-                _ => span.end(),
+                _ => taken.end(),
             };
-            self.learn_reach(taken, noted, end.min(taken.end()));
+            self.learn_reach(taken, noted, end);
         }
         if absent.is_empty() {
             let dirty = self.heap.give(&[span], 0);
@@ -287,8 +228,10 @@ impl<O: Os> Cache<O> {
         let Some(&last) = scan.absent().last() else { return self.heap.give_tail(block, keep) };
         let held = self.heap.hold_tail();
         if held {
-            if last.end() == scan.end {
-                self.learn_reach(block, noted, last.start);
+            // What lies before the end that is cut off says nothing.
+            let taken = noted.taken(block);
+            if last.end() == scan.end && last.start < taken.end() {
+                self.learn_reach(taken, noted, last.start);
             }
             // With a node of its own it is as a block.
             self.heap.give_absent(tail, scan.absent());
@@ -314,46 +257,6 @@ impl<O: Os> Cache<O> {
         if noted.warm == 0 || end == block.end() || reach > noted.warm + step_of(block) {
             self.zeroing.learn_reach(noted.kind, block.len, noted.zeroed, reach);
         }
-    }
-
-    /// Sees what of a block's whole chunks is resident. `None` where the kernel does not tell.
-    fn scan(&self, span: Span) -> Option<Scan> {
-        // Its ends share huge pages with others and tell nothing.
-        let chunks = span.inner(CHUNK);
-        let step = step_of(span);
-        let mut scan = Scan { seen: chunks.len, end: chunks.end(), ..Scan::NOTHING };
-        if chunks.is_empty() {
-            return None;
-        }
-        let mut at = chunks.start;
-        let mut seen_to = at;
-        while at < chunks.end() {
-            let part = Span::between(at, (at + step).min(chunks.end()));
-            if at >= seen_to {
-                // Several steps at once: most blocks are touched up to somewhere, and not beyond.
-                let some = Span::between(at, (at + SCANNED_AT_ONCE * step).min(chunks.end()));
-                let bytes = self.os().resident(some.start, some.len)?;
-                seen_to = some.end();
-                if bytes == 0 || bytes == some.len {
-                    scan.note(some, bytes);
-                    at = some.end();
-                    continue;
-                }
-            }
-            at = part.end();
-            let bytes = self.os().resident(part.start, part.len)?;
-            // Where what is touched ends within the step: to call the rest of it resident would let what is free and
-            // not there grow with each block.
-            let cut = part.end().min((part.start + bytes).next_multiple_of(CHUNK));
-            let tail = Span::between(cut, part.end());
-            if tail.is_empty() || bytes == 0 || self.os().resident(tail.start, tail.len)? > 0 {
-                scan.note(part, bytes);
-            } else {
-                scan.note(Span::between(part.start, cut), bytes);
-                scan.note(tail, 0);
-            }
-        }
-        Some(scan)
     }
 
     /// Keeps the ceiling, where there is one, with `dirty` bytes free and resident.

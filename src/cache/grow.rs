@@ -62,6 +62,7 @@ impl<O: Os> Cache<O> {
     /// Makes a block shorter in place; its end goes back to the heap. `false` if that cannot be booked, and
     /// nothing has changed. `cut` is what of its caller's bytes is given up.
     pub(crate) fn shrink(&self, block: Span, keep: Granules, cut: Span) -> bool {
+        self.begin_here();
         if self.spoils() && !self.is_thin(block) {
             let held = self.heap.hold_tail();
             if held {
@@ -105,6 +106,13 @@ impl<O: Os> Cache<O> {
         stacks.take_tail(tail, bounds, &shard.counts)
     }
 
+    /// As [`Cache::begin_if_new`], for the calling thread.
+    fn begin_here(&self) {
+        if let Some(shard) = self.shard_with_runs() {
+            self.begin_if_new(shard);
+        }
+    }
+
     pub(super) fn forget_untouched(&self, start: usize) {
         let _ = self.forget(start);
     }
@@ -114,6 +122,11 @@ impl<O: Os> Cache<O> {
         let noted = self.take_note(start)?;
         self.settle_note(&noted);
         Some(noted)
+    }
+
+    /// What is noted of a block, and stays so.
+    pub(super) fn note_of(&self, start: usize) -> Option<Noted> {
+        self.untouched.lock(self.os()).of(start)
     }
 
     /// The first half of forgetting: what was expected to stay untouched of the block is still taken for that, until
@@ -136,9 +149,11 @@ impl<O: Os> Cache<O> {
     /// for what such blocks usually get to, else small ones by copying into resident memory, the shortest of them before
     /// anybody is asked for what he has at hand, else into whatever is behind it, else by moving its pages, else by copying.
     pub(crate) fn grow(&self, block: Span, to: Block) -> Grown {
+        self.begin_here();
         let longer = to.len.bytes();
         if self.is_thin(block) {
             // What has a class lies in the heap, since a stack may be where it goes next.
+            self.learn_thin_resized(block);
             let grown = to.class.is_none().then(|| self.thin.extend(block, longer, Behind::Any));
             return match grown.flatten() {
                 Some(fresh) => {

@@ -244,13 +244,11 @@ impl Stacks {
     /// Takes the end of a block back in place, if what is free behind it is the hot run's or a run of the shard's, and the shard may hold
     /// as much. The block keeps its node, and what is free has one.
     pub(super) fn take_tail(&mut self, tail: Span, bounds: Bounds, counts: &Counts) -> bool {
-        if self.bytes() + tail.len > bounds.bytes
-            || self.hot.rest().len + tail.len > HOT_MAX
-            || !self.runs.merges_at(tail.end())
-        {
+        if self.bytes() + tail.len > bounds.bytes + self.hot.excess() || !self.runs.merges_at(tail.end()) {
             return false;
         }
-        if self.hot.cut_short(tail) {
+        // Of a longer hot run all goes to the heap as one piece when a block is put back into it.
+        if self.hot.rest().len + tail.len <= HOT_MAX && self.hot.cut_short(tail) {
             self.note_free(0, tail.len, counts);
             return true;
         }

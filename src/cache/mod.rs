@@ -19,6 +19,7 @@ mod peaks;
 mod refill;
 mod room;
 mod runs;
+mod scan;
 mod shard;
 mod shards;
 mod slow;

@@ -31,8 +31,8 @@ const ROOM_MIN: usize = COPIED_FIRST_MAX;
 /// Doublings of length that are told apart: from 64 KiB on, and the last is all beyond `ROOM_MAX`.
 const LEVELS: usize = 11;
 
-/// After so many beginnings all counts are halved, and after so many that grew to one doubling theirs. Of columns that are pushed to in turn none has grown when the last of them
-/// begins, so this is twice as many as there may be of those.
+/// After so many beginnings all counts are halved, and after so many that grew to one doubling theirs. Of columns that are pushed to in
+/// turn none has grown when the last of them begins, so this is twice as many as there may be of those.
 const HALVED_AFTER: u16 = 512;
 
 /// Vectors have stopped growing when more have begun since one grew last than this and twice as many as began before one grew
@@ -44,15 +44,15 @@ fn level_of(len: usize) -> usize {
     if len > ROOM_MAX { LEVELS - 1 } else { (((len >> 16) | 1).ilog2() as usize).min(LEVELS - 2) }
 }
 
-/// How long the vectors of a shard get that came over from the small side: of each doubling, how many got to it lately, and how
-/// long that was at most.
+/// How long the vectors of a shard get that came over from the small side: of each doubling, how many got to it lately; of all blocks
+/// that grew, how many did; and how long that was at most.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Growth {
     /// How many have begun.
     begun: u16,
     counts: [u16; LEVELS],
     longest: [usize; LEVELS],
-    /// How many blocks grew to each doubling lately, wherever they began.
+    /// How many blocks grew to each doubling lately, or over it, from the one before or from further below, wherever they began.
     grown: [u16; LEVELS],
     /// So many have begun since one grew last, and so many did at most before.
     silent: u16,
@@ -96,8 +96,9 @@ impl Growth {
         let level = level_of(longer);
         if level_of(len) < level {
             self.counts[level] = (self.counts[level] + 1).min(self.begun);
-            self.grown[level] += 1;
-            if self.grown[level] == HALVED_AFTER {
+            let crossed = level_of(len) + 1..=level;
+            self.grown[crossed.clone()].iter_mut().for_each(|grown| *grown += 1);
+            if self.grown[crossed].contains(&HALVED_AFTER) {
                 self.grown.iter_mut().for_each(|grown| *grown /= 2);
                 self.forget_longest();
             }
@@ -120,15 +121,14 @@ impl Growth {
         }
     }
 
-    /// How long more than a quarter of the blocks get that grow to the doubling of `len`, in bytes, wherever they began; 0 where that is more
-    /// than there is room made for.
+    /// How long more than a quarter of the blocks get, in bytes, that grow to the doubling of `len`, wherever they began; 0 where that is more
+    /// than there is room made for. From doubling to doubling: what began further up tells nothing.
     fn usual_from(&self, len: usize) -> usize {
         let from = level_of(len);
-        let usual = |level: &usize| self.grown[*level] > self.grown[from] / 4;
-        match (from..LEVELS).rev().find(usual) {
-            Some(level) if level < LEVELS - 1 => self.longest[level],
-            _ => 0,
-        }
+        let few = self.grown[from] / 4;
+        let above = self.grown[from..].iter().skip(1).take_while(|&&grown| grown > few).count();
+        let level = from + above;
+        if level < LEVELS - 1 { self.longest[level] } else { 0 }
     }
 }
 
@@ -271,127 +271,4 @@ impl Stacks {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MIB: usize = 1 << 20;
-
-    /// Pushes to so many vectors until they are so long.
-    fn push(growth: &mut Growth, vectors: usize, bytes: usize) {
-        for _ in 0..vectors {
-            growth.begin();
-            let mut size = 128 << 10;
-            while size <= bytes {
-                growth.note(size / 2 + 4096, size + 4096);
-                size *= 2;
-            }
-        }
-    }
-
-    #[test]
-    fn room_is_what_a_quarter_of_the_vectors_get_to() {
-        let mut growth = Growth::NONE;
-        assert_eq!(growth.usual(), 0);
-        push(&mut growth, 1, MIB);
-        assert_eq!(growth.usual(), MIB + 4096);
-        push(&mut growth, 1, 8 * MIB);
-        push(&mut growth, 2, MIB);
-        assert_eq!(growth.usual(), MIB + 4096, "one of four");
-        push(&mut growth, 2, 8 * MIB);
-        assert_eq!(growth.usual(), 8 * MIB + 4096, "three of six");
-        push(&mut growth, 10, MIB);
-        assert_eq!(growth.usual(), MIB + 4096, "three of sixteen");
-    }
-
-    #[test]
-    fn no_room_is_made_for_vectors_that_have_stopped_growing() {
-        let mut growth = Growth::NONE;
-        push(&mut growth, 100, MIB);
-        push(&mut growth, 10, 0);
-        assert_eq!(growth.usual(), MIB + 4096);
-        push(&mut growth, 1, 0);
-        assert_eq!(growth.usual(), 0);
-        push(&mut growth, 1, MIB);
-        assert_eq!(growth.usual(), MIB + 4096, "one that grows is enough");
-    }
-
-    #[test]
-    fn no_room_is_made_where_pages_are_moved_instead() {
-        let mut growth = Growth::NONE;
-        push(&mut growth, 2, 32 * MIB);
-        assert_eq!(growth.usual(), 32 * MIB + 4096);
-        push(&mut growth, 3, 512 * MIB);
-        assert_eq!(growth.usual(), 0);
-    }
-
-    /// Those that were long when they began grew by copies at each doubling.
-    #[test]
-    fn a_block_that_grows_has_room_for_what_such_blocks_get_to() {
-        let mut growth = Growth::NONE;
-        let grow = |growth: &mut Growth, to: usize| {
-            for log in 20..=to.ilog2() {
-                growth.note(1 << (log - 1), 1 << log);
-            }
-        };
-        (0..3).for_each(|_| grow(&mut growth, 8 * MIB));
-        assert_eq!(
-            [growth.usual_from(MIB), growth.usual_from(4 * MIB), growth.usual()],
-            [8 * MIB, 8 * MIB, 0]
-        );
-        assert_eq!(growth.usual_from(16 * MIB), 0, "none has got there");
-        (0..10).for_each(|_| grow(&mut growth, 2 * MIB));
-        assert_eq!(growth.usual_from(MIB), 2 * MIB, "three of thirteen");
-        assert_eq!(growth.usual_from(4 * MIB), 8 * MIB, "all of three");
-        (0..4000).for_each(|_| grow(&mut growth, MIB));
-        assert_eq!(growth.usual_from(4 * MIB), 0, "long ago");
-        (0..2).for_each(|_| grow(&mut growth, 512 * MIB));
-        assert_eq!(growth.usual_from(4 * MIB), 0, "pages are moved there");
-    }
-
-    #[test]
-    fn what_was_is_forgotten_in_time() {
-        let mut growth = Growth::NONE;
-        push(&mut growth, 10_000, 8 * MIB);
-        assert_eq!(growth.usual(), 8 * MIB + 4096);
-        push(&mut growth, 2 * usize::from(HALVED_AFTER), 128 << 10);
-        assert_eq!(growth.usual(), (128 << 10) + 4096);
-    }
-
-    #[test]
-    fn a_block_counts_once_for_each_doubling() {
-        let mut growth = Growth::NONE;
-        (0..100_000).for_each(|step| growth.note(MIB + step, MIB + step + 1));
-        growth.note(MIB, 32 * MIB);
-        assert_eq!(growth.usual(), 0, "none of them has begun short");
-        (0..4).for_each(|_| growth.begin());
-        (0..100_000).for_each(|step| growth.note(2 * MIB + step, 2 * MIB + step + 1));
-        growth.note(4 * MIB - 1, 4 * MIB);
-        assert_eq!(growth.usual(), 0, "one of four");
-        growth.note(4 * MIB - 1, 4 * MIB);
-        assert_eq!(growth.usual(), 4 * MIB);
-    }
-
-    /// It was added to until there was no room for twice as much.
-    #[test]
-    fn any_number_of_vectors_may_begin() {
-        let mut growth = Growth::NONE;
-        (0..100_000).for_each(|_| growth.begin());
-        growth.note(64 << 10, 128 << 10);
-        assert_eq!(growth.usual(), 0);
-        (0..100_000).for_each(|_| growth.begin());
-        assert_eq!(growth.usual(), 0);
-    }
-
-    /// Of many that are pushed to in turn none has grown when the last one begins.
-    #[test]
-    fn vectors_that_are_pushed_to_in_turn_count_as_others_do() {
-        let mut growth = Growth::NONE;
-        for _ in 0..20 {
-            (0..256).for_each(|_| growth.begin());
-            (0..256).for_each(|_| growth.note(MIB / 2, MIB));
-            (0..100).for_each(|_| growth.begin());
-            assert_eq!(growth.usual(), MIB);
-            (0..100).for_each(|_| growth.note(MIB / 2, MIB));
-        }
-    }
-}
+mod tests;

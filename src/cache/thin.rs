@@ -64,10 +64,11 @@ impl<O: Os> Cache<O> {
     fn look_at_thin(&self, span: Span) -> Option<(usize, usize)> {
         let len = (span.len / PART).min(PART_MAX) & !(GRANULE - 1);
         if len > 0 {
-            // Relaxed: any part is as good as another.
-            let nth = self.tally.thin.load(Ordering::Relaxed);
+            // Of those that are freed together each another one. Relaxed: any part is as good as another.
+            let nth = self.tally.thin.load(Ordering::Relaxed).wrapping_add((span.start / GRANULE) as u64);
             // Multiples of the golden ratio: spread evenly, whatever the period of what is asked for.
-            let place = u128::from(nth.wrapping_mul(0x9E37_79B9_7F4A_7C15)) * (span.len - len) as u128 >> 64;
+            let place =
+                (u128::from(nth.wrapping_mul(0x9E37_79B9_7F4A_7C15)) * (span.len - len) as u128) >> 64;
             let start = span.start + (place as usize & !(GRANULE - 1));
             let resident = self.os().resident(start, len)?;
             if Zeroing::is_thin(resident, len) {
@@ -77,9 +78,21 @@ impl<O: Os> Cache<O> {
         Some((self.os().resident(span.start, span.len)?, span.len))
     }
 
+    /// Learns what a block of small pages was touched like that is resized: later on it is of another length.
+    pub(super) fn learn_thin_resized(&self, block: Span) {
+        // Noted or not: what it was taken as is not known of short ones, and they are resized once, mostly.
+        if SizeClass::of(Granules(block.len / GRANULE)).is_none()
+            && let Some((resident, seen)) = self.look_at_thin(block)
+        {
+            let noted = if Kind::has_ranks(block.len) { self.note_of(block.start) } else { None };
+            self.zeroing.learn_thin(noted.map_or(Kind::of(block.len), |noted| noted.kind), resident, seen);
+        }
+    }
+
     /// Makes a block of small pages shorter in place. `false` if it cannot be, and nothing has changed: a block of a
     /// class may not be one.
     pub(super) fn shrink_thin(&self, block: Span, keep: Granules) -> bool {
+        self.learn_thin_resized(block);
         let done = SizeClass::of(keep).is_none() && self.thin.give_purged(block, keep.bytes());
         if done && Kind::has_ranks(block.len) {
             self.forget_untouched(block.start);

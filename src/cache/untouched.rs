@@ -82,6 +82,11 @@ impl Untouched {
         before.noted
     }
 
+    /// What is known of the block at `start`, if anything.
+    pub(super) fn of(&mut self, start: usize) -> Option<Noted> {
+        self.set(start).iter().find(|slot| slot.start == start).map(|slot| slot.noted)
+    }
+
     /// Forgets the block at `start`, and tells what was known of it, if anything. Its credit counts until it is
     /// [settled](Self::settle): the block is still handed out.
     pub(super) fn forget(&mut self, start: usize) -> Option<Noted> {

@@ -42,8 +42,9 @@ const LOOK_AGAIN: u8 = 32;
 /// showed the first alone, and the second was faulted in page by page for ever.
 const SAMPLE_EVERY: usize = 8;
 
-/// How many samples are not believed after a block in small pages has turned out to be touched all over: samples
-/// mistake written zeros for untouched memory.
+/// How many samples in a row have to say that blocks are barely touched before that is believed again, once a block in small pages has
+/// turned out to be touched all over: samples mistake written zeros for untouched memory, and of blocks that are used in two ways many in a
+/// row are of the one.
 const DISTRUST: u8 = 64;
 
 #[derive(Debug)]
@@ -239,8 +240,11 @@ impl Zeroing {
         for lesson in self.lessons(kind) {
             match lesson.distrust.load(Relaxed) {
                 0 => blend(&lesson.pages, share(hits, seen)),
-                // There are still such among them.
-                _ if share(hits, seen) > THIN => lesson.distrust.store(DISTRUST, Relaxed),
+                // There are still such among them. What it says is no less believed for that.
+                _ if share(hits, seen) > THIN => {
+                    lesson.distrust.store(DISTRUST, Relaxed);
+                    blend(&lesson.pages, share(hits, seen));
+                }
                 left => lesson.distrust.store(left - 1, Relaxed),
             }
         }

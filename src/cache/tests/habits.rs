@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::heap::Span;
 use crate::os::GRANULE;
 use crate::os::fake::Fake;
+use crate::zeroing::{Kind, Way};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -51,7 +52,7 @@ fn blocks_that_are_written_all_over_now_and_then_do_not_get_small_pages_for_long
 /// What was learned of a block was said of the length that it had in the end; of those that were moved, or cut, nothing was learned.
 #[test]
 fn zeroed_blocks_that_are_resized_teach_what_those_are_like_that_are_asked_for() {
-    for (asked, later) in [(32, 64), (96, 384), (64, 40), (128, 16)] {
+    for (asked, later) in [(32, 64), (64, 40), (128, 16), (96, 384)] {
         let model = Model::new(fake_in_short(8 << 30, 0), 4 << 30, Config::new());
         let mut fresh = 0;
         for round in 0..12 {
@@ -68,6 +69,21 @@ fn zeroed_blocks_that_are_resized_teach_what_those_are_like_that_are_asked_for()
         assert!(fresh <= 8 * MIB as u64, "{asked} to {later} MiB: {} MiB of fresh memory", fresh >> 20);
         finish(&model, Vec::new(), true);
     }
+}
+
+#[test]
+fn a_zeroed_block_whose_pages_are_moved_has_taught_what_was_touched_of_it() {
+    let model = Model::new(fake_in_short(8 << 30, 0), 4 << 30, Config::new());
+    let p = take(&model, 96 * MIB, true, 96 * MIB);
+    // Another one lies behind it.
+    let behind = take(&model, 100 * MIB, false, 100 * MIB);
+    let way = || model.cache.zeroing.way(Kind::of(96 * MIB), 96 * MIB);
+    assert_eq!(way(), Way::Kernel, "nothing is known");
+    let now = model.cache.reallocate(p, layout(96 * MIB), layout(384 * MIB));
+    assert_eq!((model.cache.snapshot().grown_by_moving, way()), (1, Way::Written));
+    model.cache.deallocate(now, layout(384 * MIB));
+    model.cache.deallocate(behind, layout(100 * MIB));
+    finish(&model, Vec::new(), true);
 }
 
 /// The ends went to the heap, though free memory of the thread's own lay behind them, and the next block began elsewhere.
@@ -91,21 +107,61 @@ fn the_next_block_begins_where_the_last_one_was_cut() {
     finish(&model, Vec::new(), true);
 }
 
-/// Those behind which another one lies: what is cut off them is no shard's, but what lies behind that may be.
+/// Those behind which another one lies: what is cut off them is no hot run's, but what lies behind that may be a run of the shard's.
 #[test]
 fn ends_that_are_cut_off_before_a_run_are_part_of_it() {
     let model = Model::new(fake(2 << 30), 1 << 30, Config::new());
     model.cache.deallocate(take(&model, 64 * MIB, false, 64 * MIB), layout(64 * MIB));
-    let taken = (0..12).map(|_| model.allocate(layout(300 * KIB), false, 1).unwrap());
-    let mut blocks: Vec<_> = taken.collect();
-    let freed: Vec<_> =
-        blocks.split_off(6).into_iter().rev().chain([blocks.remove(1), blocks.remove(2)]).collect();
-    freed.into_iter().for_each(|block| model.free(block));
-    for block in &mut blocks {
+    let taken = (0..40).map(|_| model.allocate(layout(300 * KIB), false, 1).unwrap());
+    let (mut kept, freed): (Vec<_>, Vec<_>) = taken.enumerate().partition(|(nth, _)| nth % 2 == 0);
+    // More than a stack has a place for.
+    freed.into_iter().for_each(|(_, block)| model.free(block));
+    let before = model.cache.stacked();
+    for (_, block) in &mut kept {
         assert!(model.resize(block, 100 * KIB, 0));
         model.audit(true);
     }
-    finish(&model, blocks, true);
+    let at_hand = model.cache.stacked() - before;
+    assert!(at_hand >= 5 * 190 * KIB, "{} KiB", at_hand >> 10);
+    finish(&model, kept.into_iter().map(|(_, block)| block).collect(), true);
+}
+
+/// How far a block was touched that had grown before it was cut was said of the length that it was taken as.
+#[test]
+fn what_a_block_grew_by_says_nothing_of_its_beginning() {
+    let model = Model::new(fake_in_short(4 << 30, 0), 1 << 30, Config::new());
+    for _ in 0..3 {
+        let p = take(&model, 32 * MIB, false, 32 * MIB);
+        let longer = model.cache.reallocate(p, layout(32 * MIB), layout(64 * MIB));
+        model.os().sow(longer.addr(), 40 * MIB, 1);
+        let kept = layout(40 * MIB + MIB / 2);
+        assert_eq!(model.cache.reallocate(longer, layout(64 * MIB), kept), longer);
+        model.cache.deallocate(longer, kept);
+    }
+    let kind = Kind::of(32 * MIB);
+    assert_eq!(model.cache.zeroing.reach(kind, 32 * MIB, false), 32 * MIB);
+    finish(&model, Vec::new(), true);
+}
+
+/// They were faulted in page by page, for ever: what was learned was said of the length to which they grew.
+#[test]
+fn blocks_of_small_pages_that_are_resized_teach_what_they_were_taken_as() {
+    for later in [16, 7] {
+        let model = Model::new(fake_in_short(4 << 30, 0), 256 * MIB, Config::new());
+        let mut faulted = 0;
+        for round in 0..200 {
+            let touched = if round < 20 { GRANULE } else { 8 * MIB };
+            let p = take(&model, 8 * MIB, true, touched);
+            faulted += usize::from(round >= 20 && model.cache.is_thin(Span::new(p.addr(), 8 * MIB)));
+            let (now, size) = match round {
+                0..20 => (p, 8 * MIB),
+                _ => (model.cache.reallocate(p, layout(8 * MIB), layout(later * MIB)), later * MIB),
+            };
+            model.cache.deallocate(now, layout(size));
+        }
+        assert!((1..=2).contains(&faulted), "{faulted}");
+        finish(&model, Vec::new(), true);
+    }
 }
 
 #[test]
