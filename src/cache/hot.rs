@@ -244,7 +244,7 @@ impl Stacks {
     /// Takes the end of a block back in place, if what is free behind it is the hot run's or a run of the shard's, and the shard may hold
     /// as much. The block keeps its node, and what is free has one.
     pub(super) fn take_tail(&mut self, tail: Span, bounds: Bounds, counts: &Counts) -> bool {
-        if self.bytes() + tail.len > bounds.bytes + self.hot.excess() || !self.runs.merges_at(tail.end()) {
+        if !self.runs.merges_at(tail.end()) {
             return false;
         }
         // Of a longer hot run all goes to the heap as one piece when a block is put back into it.
@@ -252,7 +252,8 @@ impl Stacks {
             self.note_free(0, tail.len, counts);
             return true;
         }
-        let fits = self.runs.lengthen(tail);
+        // What is free of the hot run comes on top of what a shard may hold, once that is less.
+        let fits = self.bytes() + tail.len <= bounds.bytes + self.hot.excess() && self.runs.lengthen(tail);
         if fits {
             self.note_runs(0, tail.len, counts);
         }

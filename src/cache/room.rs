@@ -108,13 +108,13 @@ impl Growth {
         self.longest[level] = self.longest[level].max(longer);
     }
 
-    /// How long more than a quarter of them get, in bytes; 0 where that is not known, or is more than there is room made for, or where they
-    /// seem to have stopped growing.
+    /// How long half of them get, in bytes, the one that begins now among those that do not; 0 where that is not known, or is more than there
+    /// is room made for, or where they seem to have stopped growing.
     fn usual(&self) -> usize {
         if self.silent > 2 * self.silent_max + SILENT_AT_LEAST {
             return 0;
         }
-        let usual = |level: &usize| self.counts[*level] > self.begun / 4;
+        let usual = |level: &usize| self.counts[*level] > 0 && 2 * self.counts[*level] >= self.begun;
         match (0..LEVELS).rev().find(usual) {
             Some(level) if level < LEVELS - 1 => self.longest[level],
             _ => 0,

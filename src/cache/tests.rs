@@ -31,6 +31,8 @@ mod forks;
 #[cfg(all(test, not(loom)))]
 mod forks_beside;
 #[cfg(all(test, not(loom)))]
+mod fragments;
+#[cfg(all(test, not(loom)))]
 mod habits;
 #[cfg(all(test, not(loom)))]
 mod held;

@@ -7,6 +7,10 @@ use super::pool::{Index, Node, Pool, State};
 use super::tree::{Order, Tree};
 use crate::os::{CHUNK, GRANULE, Os};
 
+/// Where so much resident memory is free, in bytes, and more than half of it in parts of chunks, it lies in pieces of four megabytes on
+/// average, or less: to begin a run in the longest of them for each block that stays would leave ever more ends.
+const SHATTERED_MIN: usize = 32 << 20;
+
 /// A range of addresses in bytes, both ends on granules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Span {
@@ -114,6 +118,12 @@ impl Pieces {
     /// Free bytes in a state that are parts of chunks: beside them in their chunk something else is.
     pub(crate) const fn stranded(&self, state: State) -> usize {
         self.bytes[state as usize] - self.in_chunks[state as usize]
+    }
+
+    /// Whether much of the resident memory that is free is in parts of chunks.
+    pub(crate) const fn is_shattered(&self) -> bool {
+        let dirty = self.bytes(State::Dirty);
+        dirty > SHATTERED_MIN && self.stranded(State::Dirty) > dirty / 2
     }
 
     /// Of the free bytes in a state, those in whole chunks.

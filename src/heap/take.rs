@@ -65,7 +65,8 @@ impl<O: Os> PageHeap<O> {
 
     /// Takes the shortest piece of resident memory that is as long as `long`; where there is none, the shortest that is as long
     /// as `len`. Before either, what is free from `place` on, if that is as long as `long`. As much of it as `most`, for a block
-    /// of `len` bytes and, if that leaves a rest, another node for that.
+    /// of `len` bytes and, if that leaves a rest, another node for that. Where free memory is shattered, that block alone, where it fits
+    /// best.
     pub(crate) fn take_run(
         &self,
         len: usize,
@@ -78,6 +79,7 @@ impl<O: Os> PageHeap<O> {
             return None;
         }
         let pieces = &inner.pieces;
+        let (long, most) = if pieces.is_shattered() { (len, len) } else { (long, most) };
         let at_place = place.and_then(|place| pieces.dirty_from(place)).filter(|(_, rest)| rest.len >= long);
         let shortest = || {
             let index =

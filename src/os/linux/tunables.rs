@@ -13,30 +13,47 @@ const NAMES: [Names; 3] = [
     [b"MALLOC_MMAP_THRESHOLD_=", b"glibc.malloc.mmap_threshold="],
 ];
 
+/// In which variable the second ones stand, one after another, with a colon between.
+const TUNABLES: &[u8] = b"GLIBC_TUNABLES=";
+
 /// Finds names in an environment that streams past, cut anywhere.
 pub(super) struct Seen {
-    /// How much of each name the bytes before are.
-    matched: [[usize; 2]; NAMES.len()],
+    /// How much of each name what has come of this variable or tunable is, or more than any is long where it is none.
+    matched: [usize; NAMES.len()],
+    /// How much of the name above this variable is, likewise.
+    tunables: usize,
     seen: [bool; NAMES.len()],
 }
 
 impl Seen {
     pub(super) const fn new() -> Self {
-        Self { matched: [[0; 2]; NAMES.len()], seen: [false; NAMES.len()] }
+        Self { matched: [0; NAMES.len()], tunables: 0, seen: [false; NAMES.len()] }
     }
 
-    /// Takes a piece of the environment. A name is looked for anywhere in an entry, since another tunable may stand before
-    /// it; one that begins within what might have been the same name, which a separator keeps apart, is not always seen.
+    /// Takes a piece of the environment: variables, a NUL byte after each.
     pub(super) fn feed(&mut self, piece: &[u8]) {
         for &byte in piece {
-            for ((names, matched), seen) in NAMES.iter().zip(&mut self.matched).zip(&mut self.seen) {
-                for (name, matched) in names.iter().zip(matched) {
-                    *matched = if name.get(*matched) == Some(&byte) {
-                        *matched + 1
-                    } else {
-                        usize::from(name.first() == Some(&byte))
-                    };
+            self.take(byte);
+        }
+    }
+
+    fn take(&mut self, byte: u8) {
+        let within = self.tunables == TUNABLES.len();
+        match byte {
+            0 => *self = Self { seen: self.seen, ..Self::new() },
+            b':' if within => self.matched = [0; NAMES.len()],
+            _ => {
+                for ((names, matched), seen) in NAMES.iter().zip(&mut self.matched).zip(&mut self.seen) {
+                    let name = names[usize::from(within)];
+                    *matched = if name.get(*matched) == Some(&byte) { *matched + 1 } else { usize::MAX };
                     *seen |= *matched == name.len();
+                }
+                if !within {
+                    let is_next = TUNABLES.get(self.tunables) == Some(&byte);
+                    self.tunables = if is_next { self.tunables + 1 } else { usize::MAX };
+                    if self.tunables == TUNABLES.len() {
+                        self.matched = [0; NAMES.len()];
+                    }
                 }
             }
         }
@@ -69,7 +86,11 @@ mod tests {
                 "GLIBC_TUNABLES=glibc.malloc.check=1:glibc.malloc.top_pad=3:glibc.malloc.trim_threshold=9\0",
                 [true, true, false],
             ),
-            ("MALLOC_TRIMALLOC_TRIM_THRESHOLD=1\0MMALLOC_MMAP_THRESHOLD_=", [false, false, true]),
+            ("MALLOC_TRIMALLOC_TRIM_THRESHOLD=1\0MALLOC_MMAP_THRESHOLD_=", [false, false, true]),
+            // In a variable of anybody else's, who may be about to start another program with it.
+            ("T=glibc.malloc.trim_threshold=9\0A=MALLOC_TOP_PAD_=1\0MMALLOC_MMAP_THRESHOLD_=1\0", [false; 3]),
+            ("B=GLIBC_TUNABLES=glibc.malloc.top_pad=3:glibc.malloc.mmap_threshold=1\0", [false; 3]),
+            ("GLIBC_TUNABLES=xglibc.malloc.top_pad=3:MALLOC_MMAP_THRESHOLD_=1\0", [false; 3]),
         ] {
             for piece in 1..=environment.len().max(1) {
                 assert_eq!(seen(environment, piece), expected, "{environment:?} by {piece}");
