@@ -241,8 +241,8 @@ impl Stacks {
         self.extend_into_run(block.end(), more, counts)
     }
 
-    /// Takes the end of a block back in place, if what is free behind it is the hot run's or a run of the shard's, and the shard may hold
-    /// as much. The block keeps its node, and what is free has one.
+    /// Takes the end of a block back in place, if what is free behind it is the hot run's, or a run of the shard's and the shard may hold as
+    /// much. The block keeps its node, and what is free has one.
     pub(super) fn take_tail(&mut self, tail: Span, bounds: Bounds, counts: &Counts) -> bool {
         if !self.runs.merges_at(tail.end()) {
             return false;
@@ -252,7 +252,7 @@ impl Stacks {
             self.note_free(0, tail.len, counts);
             return true;
         }
-        // What is free of the hot run comes on top of what a shard may hold, once that is less.
+        // Runs are part of what a shard may hold; what is free of the hot run comes on top of that.
         let fits = self.bytes() + tail.len <= bounds.bytes + self.hot.excess() && self.runs.lengthen(tail);
         if fits {
             self.note_runs(0, tail.len, counts);
