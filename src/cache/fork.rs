@@ -62,7 +62,8 @@ impl<O: Os> Cache<O> {
         }
         // Handlers that others registered may allocate: this thread then finds no shard and asks the heap.
         // Before they are taken away, so that whoever reads counters finds them in the one place or the other. Release, both: they
-        // pair with the acquire of whoever finds it null or, later, not null, and of whoever goes on to look here.
+        // pair with the acquire of whoever finds it null or, later, not null, and of whoever goes on to look here. Acquire: as in
+        // `shards_now`.
         self.shards_in_fork.store(self.home_of_shards().load(Ordering::Acquire), Ordering::Release);
         self.home_of_shards().store(core::ptr::null_mut(), Ordering::Release);
     }

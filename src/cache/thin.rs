@@ -49,7 +49,7 @@ impl<O: Os> Cache<O> {
         let noted = if Kind::has_ranks(span.len) { self.forget(span.start) } else { None };
         let (kind, taken) = noted.map_or((Kind::of(span.len), span), |noted| (noted.kind, noted.taken(span)));
         // What short ones are touched like tells nothing of kinds. Each is looked at: one that is written all over took its faults
-        // as long as thirty take that are barely touched, and the next one would too.
+        // as long as a hundred take that are barely touched, and the next one would too.
         if SizeClass::of(Granules(span.len / GRANULE)).is_none()
             && let Some((resident, seen)) = self.look_at_thin(taken)
         {

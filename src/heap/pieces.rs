@@ -8,7 +8,7 @@ use super::tree::{Order, Tree};
 use crate::os::{CHUNK, GRANULE, Os};
 
 /// Where so much resident memory is free, in bytes, and more than half of it in parts of chunks, it lies in pieces of four megabytes on
-/// average, or less: to begin a run in the longest of them for each block that stays would leave ever more ends.
+/// average, or less: to begin a run in another of them for each block that stays would leave ever more ends.
 const SHATTERED_MIN: usize = 32 << 20;
 
 /// A range of addresses in bytes, both ends on granules.
