@@ -33,6 +33,12 @@ pub enum Statement {
     Groth16,
     /// Chains of cubes and bytes, with lookups and copies, by halo2
     Halo2,
+    /// Fibonacci numbers in Miden VM
+    Miden,
+    /// A chain of squares, folded by Nova
+    Nova,
+    /// A random system of constraints, by Spartan
+    Spartan,
 }
 
 impl Statement {
@@ -47,6 +53,9 @@ impl Statement {
             Self::Squaring => Program::named("prove-plonky2", provers.join("plonky2")),
             Self::Winterfell | Self::Circle | Self::Openvm | Self::Groth16 | Self::Halo2 => {
                 Program::named("prove-others", provers.join("others"))
+            }
+            Self::Miden | Self::Nova | Self::Spartan => {
+                Program::named("prove-machines", provers.join("machines"))
             }
         }
     }
@@ -63,7 +72,14 @@ impl Statement {
                 arguments: vec!["--air=poseidon2".into(), rows_argument],
             },
             Self::Squaring => Task { statement: format!("squaring {rows}"), arguments: vec![rows_argument] },
-            Self::Winterfell | Self::Circle | Self::Openvm | Self::Groth16 | Self::Halo2 => {
+            Self::Winterfell
+            | Self::Circle
+            | Self::Openvm
+            | Self::Groth16
+            | Self::Halo2
+            | Self::Miden
+            | Self::Nova
+            | Self::Spartan => {
                 let name = self.name();
                 Task {
                     statement: format!("{name} {rows}"),
