@@ -1,6 +1,6 @@
 //! Fibonacci numbers, proved by Miden VM: a whole zkVM over a 64-bit field, whose program becomes a tree of blocks that are hashed.
 //!
-//! Why it is here: its trace is built in fragments, on all threads, and then copied together.
+//! Why it is here: it runs a program, builds the trace of that in fragments, and proves it, as whoever uses a zkVM does.
 
 use miden_core_lib::CoreLibrary;
 use miden_vm::advice::AdviceInputs;
@@ -10,7 +10,7 @@ use miden_vm::{
 };
 use prove_harness::{Error, Prover, Rows};
 
-/// Rows of a turn of the loop below.
+/// More rows than a turn of the loop below takes, and less than twice as many: the trace is padded to a power of two.
 const TURN: usize = 16;
 /// Left free for what lies around it.
 const SPARE_ROWS: usize = 24;
@@ -69,9 +69,28 @@ impl Prover for Fibonacci {
 
 #[cfg(test)]
 mod tests {
-    use miden_vm::StackOutputs;
+    use miden_vm::advice::AdviceInputs;
+    use miden_vm::{DefaultHost, ExecutionOptions, FastProcessor, StackInputs, StackOutputs, trace};
 
     use super::{Fibonacci, Prover};
+
+    #[test]
+    fn a_trace_is_as_long_as_was_asked_for() {
+        for log2 in [8, 12, 14] {
+            let run = Fibonacci::new(format!("2^{log2}").parse().expect("a power of two"));
+            let processor = FastProcessor::new_with_options(
+                StackInputs::default(),
+                AdviceInputs::default(),
+                ExecutionOptions::default(),
+            );
+            let inputs = processor
+                .expect("starts")
+                .execute_trace_inputs_sync(&run.program, &mut DefaultHost::default())
+                .expect("runs");
+            let trace = trace::build_trace(inputs).expect("has a trace");
+            assert_eq!(trace.trace_len_summary().padded_trace_len(), 1 << log2);
+        }
+    }
 
     #[test]
     fn a_wrong_number_is_refused() {
