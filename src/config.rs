@@ -37,9 +37,6 @@ pub enum Moves {
     Auto,
     /// Never moves a page: purges and faults instead.
     Never,
-    /// Moves them even on a kernel that is known to do it unsafely. For tests.
-    #[doc(hidden)]
-    Always,
 }
 
 /// Where the large side begins unless a binary says otherwise, in bytes of the request: what is shorter is a small
@@ -96,7 +93,8 @@ impl Config {
     /// Keeps up to `bytes` of free memory resident, and promises that they stay, however long the pause, unless memory runs
     /// short.
     ///
-    /// Without it the allocator keeps what the recent peak of what was handed out leaves, so that keeping adds no memory.
+    /// Without it, what is allocated and what is cached together never exceed the recent peak of what was allocated, so that
+    /// keeping adds no memory.
     /// `0` keeps nothing. Environment: `ZK_NALLOC_CACHE_BYTES`, decimal digits with at most one letter behind
     /// them: K, M or G, of either case, for 2^10, 2^20 or 2^30 bytes.
     #[must_use]
@@ -203,9 +201,8 @@ impl Config {
     /// The thread is started when 64 MiB or more have been allocated by one thread, or by threads that share a shard, or by
     /// [`prefault`](crate::prefault()), with all signals blocked and a stack of 256 KiB. It sleeps while nothing is handed out
     /// and nothing cached; else it looks four times a second, once a second in silence, at what the container and the host have
-    /// left. After every ten seconds without an
-    /// allocation a peak counts as one window older, so that what was kept for it goes down to an eighth of RAM or
-    /// 1 GiB, whichever is less; [`cache_bytes`](Self::cache_bytes) is a promise that it keeps too.
+    /// left. After every ten seconds in which no large block is allocated or freed a peak counts as one window older, so that
+    /// what was kept for it goes down to an eighth of RAM or 1 GiB, whichever is less; [`cache_bytes`](Self::cache_bytes) is a promise that it keeps too.
     ///
     /// A forked child has no such thread until it allocates as much, of which what its parent had counted is a part. At exit
     /// the thread simply ends with the process: it holds nothing that another thread waits for long. A program that unloads
@@ -320,7 +317,6 @@ fn complaint(variable: Variable, settings: &Settings) -> [&'static str; 2] {
             match settings.moves {
                 Moves::Auto => "auto",
                 Moves::Never => "never",
-                Moves::Always => "always",
             },
         ],
         Variable::Checked => switch(settings.checked),

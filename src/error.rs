@@ -89,7 +89,12 @@ impl MapFailed {
 
 impl fmt::Display for MapFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "could not map {} bytes: ", self.requested)?;
+        let what = match self.obstacle {
+            Obstacle::Measure { .. } => "protect",
+            Obstacle::Entropy => "fill",
+            _ => "map",
+        };
+        write!(f, "could not {what} {} bytes: ", self.requested)?;
         match self.obstacle {
             Obstacle::Absurd => write!(f, "no address space is that large"),
             Obstacle::Unknown => write!(f, "{}", self.errno),
@@ -118,6 +123,7 @@ impl std::error::Error for MapFailed {}
 /// So that `?` works in code that reads secrets from files.
 impl From<MapFailed> for std::io::Error {
     fn from(failed: MapFailed) -> Self {
-        Self::other(failed)
+        let kind = Self::from_raw_os_error(failed.os_error()).kind();
+        Self::new(kind, failed)
     }
 }

@@ -5,14 +5,14 @@
 
 /// Ends the process, saying which invariant of `docs/SAFETY.md` was broken.
 #[cold]
-#[cfg(not(any(test, proof)))]
+#[cfg(not(any(test, zk_nalloc_proof)))]
 pub(crate) fn broken(what: &str) -> ! {
     crate::os::die(&["zk-nalloc: invariant broken, aborting: ", what])
 }
 
 /// Under test the end of the process is a panic, so that a test can expect it.
 #[cold]
-#[cfg(any(test, proof))]
+#[cfg(any(test, zk_nalloc_proof))]
 pub(crate) fn broken(what: &str) -> ! {
     panic!("invariant broken: {what}")
 }

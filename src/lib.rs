@@ -63,7 +63,10 @@
     all(test, loom),
     expect(dead_code, unused_imports, reason = "loom's build has models alone, and nothing that is static")
 )]
-#![cfg_attr(all(proof, not(test)), expect(dead_code, reason = "the drivers use a part of what the tests do"))]
+#![cfg_attr(
+    all(zk_nalloc_proof, not(test)),
+    expect(dead_code, reason = "the drivers use a part of what the tests do")
+)]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!(
@@ -118,7 +121,7 @@ pub use secret::{Secret, SecretBuf, SecretPool};
 pub use stats::{Footprint, SizeStats, Sizes, Stats, cached_bytes, release_cache, soften_cache, stats};
 
 /// What drives the engine from outside of tests: a fuzzer and a stress binary. Not part of the published crate.
-#[cfg(any(proof, all(test, not(loom))))]
+#[cfg(any(zk_nalloc_proof, all(test, not(loom))))]
 pub mod proof {
     pub use crate::cache::tests::{endless, stress};
 }

@@ -90,6 +90,7 @@ fn absurd_sizes_are_refused_and_change_nothing() {
     for bytes in [usize::MAX, isize::MAX as usize, 1 << 62] {
         for error in [Arena::with_capacity(bytes).unwrap_err(), Arena::reserve(bytes).unwrap_err()] {
             assert_eq!(MapFailed::os_error(&error), 12, "out of memory, and no panic");
+            assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::OutOfMemory);
         }
     }
 }

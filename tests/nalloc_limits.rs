@@ -113,6 +113,22 @@ fn limits_that_come_after_the_first_request() {
     }
 }
 
+/// What blocks that are barely touched had opened for themselves was given back to nobody who asked for something else.
+#[test]
+fn what_is_free_in_small_pages_makes_room_under_a_limit() {
+    const TEST: &str = "what_is_free_in_small_pages_makes_room_under_a_limit";
+    let body = || {
+        set_limit(libc::RLIMIT_DATA, proc::status("VmData") + (1536 << 20));
+        for _ in 0..4 {
+            let mut block = std::hint::black_box(vec![0_u8; 600 << 20]);
+            block[0] = 1;
+        }
+        let mut block: Vec<u8> = Vec::new();
+        assert!(block.try_reserve_exact(1000 << 20).is_ok(), "nothing is live");
+    };
+    support::alone(TEST, "data", &[], body);
+}
+
 /// Asserts that hardly more than `asked` bytes became resident.
 fn assert_grown(before: usize, asked: usize) {
     let grown = proc::resident() - before;

@@ -69,7 +69,9 @@ fn a_refusal_is_shown_or_an_error() {
             let strict = asked.with_policy(Policy::Strict);
             let refused = SecretBuf::with_protection(40, strict).unwrap_err();
             assert_eq!(refused.os_error(), libc::EPERM);
+            assert!(refused.to_string().starts_with("could not protect "), "{refused}");
             assert!(refused.to_string().contains(&format!("{name} was refused: ")), "{refused}");
+            assert_eq!(std::io::Error::from(refused).kind(), std::io::ErrorKind::PermissionDenied);
             assert!(SecretPool::with_protection(strict).secret(40).is_err());
 
             if measure != Measure::MemfdSecret {
@@ -190,7 +192,10 @@ fn no_random_bytes_is_an_error_and_leaves_zeros() {
         }
         assert!(SecretBuf::random(40).is_err());
         let refused = secret.fill_random().unwrap_err();
-        assert!(refused.to_string().contains("getrandom gave no bytes"), "{refused}");
+        assert!(
+            refused.to_string().starts_with("could not fill 40 bytes: getrandom gave no bytes: "),
+            "{refused}"
+        );
         assert_eq!(secret.as_slice(), [0; 40]);
     };
     child::child(TEST, "child", body, succeeded);

@@ -27,7 +27,7 @@ mod thin;
 mod told;
 mod untouched;
 
-#[cfg(any(test, proof))]
+#[cfg(any(test, zk_nalloc_proof))]
 pub(crate) mod tests;
 
 pub(crate) use count::Snapshot;

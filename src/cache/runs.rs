@@ -80,7 +80,7 @@ impl Runs {
         (0..self.count).map(|nth| self.span(nth).len)
     }
 
-    #[cfg(any(test, proof))]
+    #[cfg(any(test, zk_nalloc_proof))]
     pub(super) fn all(&self) -> impl Iterator<Item = Span> {
         (0..self.count).map(|nth| self.span(nth))
     }

@@ -265,7 +265,7 @@ impl Stacks {
     }
 
     /// All blocks in the stacks.
-    #[cfg(any(test, proof))]
+    #[cfg(any(test, zk_nalloc_proof))]
     pub(super) fn blocks(&self) -> Vec<Span> {
         let of = |class: usize, stack: &Stack| {
             let len = SizeClass::nth(class).len().bytes();
@@ -275,7 +275,7 @@ impl Stacks {
     }
 
     /// Whether the counters tell of each stack whether it holds something.
-    #[cfg(any(test, proof))]
+    #[cfg(any(test, zk_nalloc_proof))]
     pub(super) fn is_in_step(&self, counts: &Counts) -> bool {
         let holds = self.stacks.iter().map(|stack| stack.len > 0);
         holds.enumerate().all(|(class, holds)| counts.is_filled(SizeClass::nth(class)) == holds)

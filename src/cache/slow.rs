@@ -190,6 +190,8 @@ impl<O: Os> Cache<O> {
                 }
                 self.ask_library();
                 self.drain_to_unmap();
+                // What is open in either counts against the same limits.
+                self.thin.release();
                 self.heap.release();
             }
         }

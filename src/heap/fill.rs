@@ -4,6 +4,7 @@
 
 use super::pieces::Span;
 use super::pool::{Index, State};
+use super::purge::NOTHING_YET;
 use super::region::{Kind, Regions};
 use super::window::Window;
 use super::{Inner, PageHeap, SEAMS_MAX};
@@ -244,23 +245,48 @@ impl Inner {
 
     /// The longest dirty piece that is not longer than what is needed, else the shortest that is; and its
     /// whole chunks.
-    fn source_for(&self, need: usize) -> Option<(Index, Span)> {
-        /// Pieces that turn out to hold no whole chunk before we give up.
+    fn source_for(&mut self, need: usize) -> Option<(Index, Span)> {
+        /// Pieces that turn out to hold no whole chunk before a longer one than is needed is taken.
         const TRIES: usize = 8;
-        let mut below = (need + 2 * CHUNK, 0);
-        for _ in 0..TRIES {
-            let Some(index) = self.pieces.longest_below(State::Dirty, below) else { break };
+        /// The same before we give up, where none is longer: to look at them takes less than to fault a chunk in.
+        const TRIES_MAX: usize = 256;
+        let longer = need + 2 * CHUNK;
+        let mut below = (longer, 0);
+        // Where those begin that are looked at for a second time, if need be.
+        let mut again = None;
+        if self.pieces.in_chunks(State::Dirty) == 0 {
+            return None;
+        }
+        for tried in 0..TRIES_MAX {
+            if tried == TRIES {
+                if let Some(index) = self.pieces.shortest_from(State::Dirty, longer) {
+                    return Some((index, self.pieces.span(index).inner(CHUNK)));
+                }
+                again = Some(below).filter(|&below| self.sources_passed < below);
+                below = self.sources_passed.min(below);
+            }
+            let found = self.pieces.longest_below(State::Dirty, below);
+            let Some(index) = found.filter(|&index| self.pieces.get(index).len >= CHUNK) else {
+                self.sources_passed = NOTHING_YET;
+                let Some(from) = again.take() else { break };
+                below = from;
+                continue;
+            };
             let span = self.pieces.span(index);
             let inner = span.inner(CHUNK);
             if !inner.is_empty() {
+                if tried >= TRIES {
+                    // The next one that is looked for goes on here.
+                    self.sources_passed = (span.len, span.start + 1);
+                }
                 return Some((index, inner));
             }
-            if span.len < CHUNK {
-                break;
-            }
             below = (span.len, span.start);
+            if tried + 1 == TRIES_MAX {
+                self.sources_passed = below;
+            }
         }
-        let index = self.pieces.shortest_from(State::Dirty, need + 2 * CHUNK)?;
+        let index = self.pieces.shortest_from(State::Dirty, longer)?;
         Some((index, self.pieces.span(index).inner(CHUNK)))
     }
 }

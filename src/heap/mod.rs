@@ -19,7 +19,7 @@ mod take;
 mod tests;
 mod tree;
 mod trim;
-#[cfg(any(test, proof))]
+#[cfg(any(test, zk_nalloc_proof))]
 mod walk;
 mod window;
 
@@ -77,6 +77,9 @@ pub(crate) enum Growth {
 /// a thousand keeps a process that forks under 10.
 const SEAMS_MAX: usize = 1000;
 
+/// Holes of closed memory beyond which only what lies beside one is closed: each is two VMAs.
+const HOLES_MAX: usize = SEAMS_MAX / 2;
+
 /// Seams beyond which no live block is moved either, so that it is copied where it grows: blocks in use may have two or three
 /// each, and are worth more than gathering, but not without end.
 const SEAMS_MAX_LIVE: usize = 2 * SEAMS_MAX;
@@ -112,6 +115,8 @@ struct Inner {
     eager: bool,
     /// For each state the piece at which the last purge ended that found none with a whole chunk, by length and start: a hint.
     passed_over: [(usize, usize); State::COUNT],
+    /// The same where something was to be gathered: down to there dirty pieces were looked at.
+    sources_passed: (usize, usize),
     /// The thread that is about to fork, or 0: it waits for `operations` to end, and nobody else begins any.
     forking: u64,
     moved: u64,
@@ -168,6 +173,7 @@ impl<O: Os> PageHeap<O> {
                 opened: 0,
                 eager: false,
                 passed_over: [purge::NOTHING_YET; State::COUNT],
+                sources_passed: purge::NOTHING_YET,
                 forking: 0,
                 moved: 0,
                 purged: 0,

@@ -95,7 +95,7 @@ pub(crate) struct Pieces {
     bytes: [usize; State::COUNT],
     /// Of those, in whole chunks.
     in_chunks: [usize; State::COUNT],
-    count: usize,
+    counts: [usize; State::COUNT],
 }
 
 impl Pieces {
@@ -106,7 +106,7 @@ impl Pieces {
             by_length: [const { Tree::new(Order::Length) }; State::COUNT],
             bytes: [0; State::COUNT],
             in_chunks: [0; State::COUNT],
-            count: 0,
+            counts: [0; State::COUNT],
         }
     }
 
@@ -132,8 +132,13 @@ impl Pieces {
     }
 
     /// How many pieces there are.
-    pub(crate) const fn count(&self) -> usize {
-        self.count
+    pub(crate) fn count(&self) -> usize {
+        self.counts.iter().sum()
+    }
+
+    /// How many pieces there are in a state.
+    pub(crate) const fn count_of(&self, state: State) -> usize {
+        self.counts[state as usize]
     }
 
     /// Sees to it that `wanted` pieces can be added without memory (H6).
@@ -142,7 +147,7 @@ impl Pieces {
     }
 
     /// Nodes that can be made without memory.
-    #[cfg(any(test, proof))]
+    #[cfg(any(test, zk_nalloc_proof))]
     pub(crate) const fn spare(&self) -> usize {
         self.pool.spare()
     }
@@ -210,7 +215,7 @@ impl Pieces {
         self.by_length[state as usize].insert(&mut self.pool, index);
         self.bytes[state as usize] += span.len;
         self.in_chunks[state as usize] += span.inner(CHUNK).len;
-        self.count += 1;
+        self.counts[state as usize] += 1;
     }
 
     /// Takes a whole piece out.
@@ -221,7 +226,7 @@ impl Pieces {
         self.pool.unmake(index);
         self.bytes[state as usize] -= span.len;
         self.in_chunks[state as usize] -= span.inner(CHUNK).len;
-        self.count -= 1;
+        self.counts[state as usize] -= 1;
         (span, state)
     }
 
@@ -301,10 +306,10 @@ impl Pieces {
     }
 
     /// Walks all pieces and checks H2 to H4 and the counters; for the heap walker.
-    #[cfg(any(test, proof))]
+    #[cfg(any(test, zk_nalloc_proof))]
     pub(crate) fn walk(&self, mut seen: impl FnMut(Span, State)) {
         let mut bytes = [0; State::COUNT];
-        let mut count = 0;
+        let mut counts = [0; State::COUNT];
         let mut address = 0;
         while let Some(index) = self.next(address) {
             let (span, state) = (self.span(index), self.get(index).state);
@@ -314,12 +319,12 @@ impl Pieces {
                 crate::invariant::broken("H4: a piece does not stand in both trees");
             }
             bytes[state as usize] += span.len;
-            count += 1;
+            counts[state as usize] += 1;
             seen(span, state);
             address = span.end();
         }
-        if bytes != self.bytes || count != self.count {
-            crate::invariant::broken("H8: the counters of free bytes are off");
+        if bytes != self.bytes || counts != self.counts {
+            crate::invariant::broken("H8: the counters of free pieces are off");
         }
     }
 }

@@ -63,7 +63,7 @@ impl Regions {
     }
 
     /// Bytes that are lost and still in a region.
-    #[cfg(any(test, proof))]
+    #[cfg(any(test, zk_nalloc_proof))]
     pub(crate) const fn holes(&self) -> usize {
         self.holes
     }

@@ -1,6 +1,7 @@
 //! The heap by itself, where what a test needs is out of reach of requests.
 
-use super::{Behind, Fit, Growth, Keep, PageHeap, SEAMS_MAX_LIVE, Setup, Span, Unit, Wish};
+use super::pool::State;
+use super::{Behind, Fit, Growth, HOLES_MAX, Keep, PageHeap, SEAMS_MAX_LIVE, Setup, Span, Unit, Wish};
 use crate::os::fake::Fake;
 use crate::os::{CHUNK, GRANULE, Huge};
 
@@ -115,6 +116,47 @@ fn no_more_is_closed_than_was_asked_for() {
     assert_eq!(zero - heap.level().zero, GIB - CHUNK, "a piece is closed as a whole");
     heap.close_free(usize::MAX);
     assert_eq!(heap.level().zero, zero % CHUNK);
+    heap.walk();
+}
+
+/// A release made two VMAs of each free stretch of 32 MiB, however many there were, until the process could have no more.
+#[test]
+fn a_release_leaves_no_more_holes_than_a_fork_can_bear() {
+    const STEP: usize = 34 * MIB;
+    let heap = heap();
+    let run = taken(&heap, (HOLES_MAX + 100) * STEP);
+    give_parts(&heap, run, &(0..HOLES_MAX + 100).map(|nth| (nth * STEP, 32 * MIB)).collect::<Vec<_>>());
+    heap.release();
+    let closed = heap.reenter().pieces.count_of(State::Closed);
+    assert!((HOLES_MAX..=HOLES_MAX + 1).contains(&closed), "{closed}");
+    // What lay between them does not keep the rest from being closed with it.
+    give_parts(
+        &heap,
+        run,
+        &(0..HOLES_MAX + 100).map(|nth| (nth * STEP + 32 * MIB, 2 * MIB)).collect::<Vec<_>>(),
+    );
+    heap.release();
+    assert_eq!((heap.level().zero, heap.reenter().pieces.count_of(State::Closed)), (0, 1));
+    heap.walk();
+}
+
+/// The longest eight pieces held no whole chunk, and nothing was gathered from those behind them.
+#[test]
+fn what_is_gathered_lies_behind_many_pieces_without_a_whole_chunk() {
+    let heap = heap();
+    let run = taken(&heap, 8 * GIB);
+    // In the middle of two chunks each, and ever longer.
+    let without = |nth: usize| (nth * 8 * MIB + MIB, 2 * MIB + (nth % 200 + 1) * GRANULE);
+    let with = |nth: usize| (nth * 8 * MIB + 4 * MIB, 2 * MIB);
+    give_parts(&heap, run, &(0..400).map(without).collect::<Vec<_>>());
+    give_parts(&heap, run, &(0..60).map(with).collect::<Vec<_>>());
+    let fresh = |len| {
+        let run = heap.take_slow(Fit::aligned(len, CHUNK), Wish::Any, len).expect("there is memory");
+        run.found.fresh()
+    };
+    assert_eq!(fresh(40 * MIB), 40 * MIB, "they are more than are looked at in one go");
+    assert_eq!(fresh(40 * MIB), 0, "it goes on where it stopped");
+    assert_eq!(fresh(80 * MIB), 0, "all of them");
     heap.walk();
 }
 

@@ -6,7 +6,7 @@
 use super::pieces::Span;
 use super::pool::State;
 use super::purge::Unit;
-use super::{Guard, Inner, PageHeap};
+use super::{Guard, HOLES_MAX, Inner, PageHeap};
 use crate::os::{CHUNK, Os};
 
 impl<O: Os> PageHeap<O> {
@@ -48,7 +48,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Closes about `most` bytes of what is free of the reserved regions, the longest pieces first: where that takes no more VMAs,
-    /// and every long one.
+    /// and every long one while there are few.
     pub(crate) fn close_free(&self, most: usize) {
         let mut below = (usize::MAX, usize::MAX);
         let mut done = 0;
@@ -109,7 +109,7 @@ impl<O: Os> PageHeap<O> {
 
 impl Inner {
     /// Takes the whole chunks of the longest zero piece under `below` of a reserved region into transit, if it is
-    /// long, or lies beside closed memory.
+    /// long and few were, or lies beside closed memory.
     fn claim_closable<O: Os>(&mut self, below: &mut (usize, usize), os: &O) -> Option<Span> {
         /// The least that is worth a VMA of its own: the least step in which memory is opened.
         const LONG: usize = 32 << 20;
@@ -132,7 +132,8 @@ impl Inner {
                     && at < region.span.end()
                     && self.pieces.at(at).is_some_and(|i| self.pieces.get(i).state == State::Closed)
             };
-            let fits = chunks.len >= LONG || is_closed(span.end()) || is_closed(span.start.wrapping_sub(1));
+            let may_hole = chunks.len >= LONG && self.pieces.count_of(State::Closed) < HOLES_MAX;
+            let fits = may_hole || is_closed(span.end()) || is_closed(span.start.wrapping_sub(1));
             if !chunks.is_empty() && fits && region.kind == super::Kind::Reserved {
                 self.claim(index, chunks);
                 return Some(chunks);

@@ -14,7 +14,7 @@ use crate::error::Errno;
 use crate::sync::{Park, atomic::AtomicU32};
 
 mod bytes;
-#[cfg(any(test, proof))]
+#[cfg(any(test, zk_nalloc_proof))]
 pub(crate) mod fake;
 pub(crate) mod fork;
 mod linux;

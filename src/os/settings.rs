@@ -28,7 +28,6 @@ impl Facts {
         match moves {
             Moves::Never => false,
             Moves::Auto => self.moves,
-            Moves::Always => self.moves_unsafely || self.moves,
         }
     }
 }
@@ -149,12 +148,11 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_moved_unsafely_only_where_forced() {
+    fn pages_are_never_moved_where_that_is_unsafe() {
         let unsafely = Facts { moves: false, moves_unsafely: true, ..FACTS };
         let neither = Facts { moves: false, ..FACTS };
-        for (facts, auto, always) in [(FACTS, true, true), (unsafely, false, true), (neither, false, false)] {
+        for (facts, auto) in [(FACTS, true), (unsafely, false), (neither, false)] {
             assert_eq!(facts.moving(Moves::Auto), auto);
-            assert_eq!(facts.moving(Moves::Always), always);
             assert!(!facts.moving(Moves::Never));
         }
     }

@@ -25,7 +25,8 @@ use crate::os::private::{Access, wipe};
 /// one byte too far ends the process; what is left free in front holds a canary, checked on drop. The pages
 /// are locked in memory, left out of core dumps, zero in a forked child, and never huge or merged. What this
 /// host refuses of that is in [`status`](Self::status); with [`Policy::Strict`](super::Policy::Strict) it is
-/// an error. What all of it stops, and what it does not, is said in the [module](super).
+/// an error. What all of it stops, and what it does not, is said in the [module](super). One that a
+/// [`SecretPool`](super::SecretPool) made shares its pages with others: one byte too far is found when it is dropped, by its canary.
 ///
 /// Dropping it ends the process (`abort`), with one line on standard error, if the canary was overwritten, or if the kernel
 /// refuses to open sealed pages to be wiped.

@@ -17,6 +17,7 @@ mod progress;
 pub mod record;
 #[cfg(feature = "rival")]
 mod rival;
+mod statements;
 pub mod statistics;
 pub mod table;
 pub mod usage;
@@ -26,3 +27,4 @@ pub use child::{Prover, serve};
 pub use cli::{Rows, Settings, finish, parse, say};
 pub use error::Error;
 pub use parent::{Contender, Task, compare, compare_all};
+pub use statements::Statements;

@@ -14,7 +14,7 @@ mod spartan;
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use prove_harness::{Dispatch, Error, Rows, Settings, Task, compare, finish, parse, serve};
+use prove_harness::{Dispatch, Statements, finish, parse, serve};
 
 use nova::Folded;
 use spartan::Sums;
@@ -27,16 +27,8 @@ static GLOBAL: Dispatch = Dispatch;
 #[derive(Parser, Debug)]
 #[command(name = "prove-machines", version)]
 struct Cli {
-    /// Rows of the trace or constraints of the circuit, a power of two such as 2^16
-    #[arg(long, default_value = "2^14")]
-    rows: Rows,
-
-    /// Prove this alone (may be given more than once) [default: all]
-    #[arg(long, value_enum)]
-    statement: Vec<Statement>,
-
     #[command(flatten)]
-    settings: Settings,
+    statements: Statements<Statement>,
 }
 
 /// What there is to prove.
@@ -50,83 +42,23 @@ enum Statement {
     Spartan,
 }
 
-impl Statement {
-    fn task(self, rows: Rows) -> Task {
-        let name = match self {
-            Self::Miden => "miden",
-            Self::Nova => "nova",
-            Self::Spartan => "spartan",
-        };
-        Task {
-            statement: format!("{name} {rows}"),
-            arguments: vec![format!("--statement={name}"), format!("--rows={rows}")],
-        }
-    }
-}
-
-impl Cli {
-    /// Every statement that was asked for, each once.
-    fn statements(&self) -> Vec<Statement> {
-        if self.statement.is_empty() {
-            return Statement::value_variants().to_vec();
-        }
-        let mut statements = Vec::new();
-        for statement in &self.statement {
-            if !statements.contains(statement) {
-                statements.push(*statement);
-            }
-        }
-        statements
-    }
-}
-
 fn main() -> ExitCode {
     let cli: Cli = parse();
-    finish(run(&cli))
-}
-
-fn run(cli: &Cli) -> Result<(), Error> {
-    let (rows, settings) = (cli.rows, &cli.settings);
-    match (settings.allocator, cli.statements().as_slice()) {
-        (Some(choice), [Statement::Miden]) => serve(choice, settings, || miden::Fibonacci::new(rows)),
-        (Some(choice), [Statement::Nova]) => serve(choice, settings, || Folded::new(rows)),
-        (Some(choice), [Statement::Spartan]) => serve(choice, settings, || Sums::new(rows)),
-        (Some(_), _) => Err(Error::new("--allocator proves one statement: name it with one --statement")),
-        (None, statements) => {
-            let tasks: Vec<Task> = statements.iter().map(|statement| statement.task(rows)).collect();
-            compare(&tasks, settings)
-        }
-    }
+    finish(cli.statements.run(|statement, rows, choice, settings| match statement {
+        Statement::Miden => serve(choice, settings, || miden::Fibonacci::new(rows)),
+        Statement::Nova => serve(choice, settings, || Folded::new(rows)),
+        Statement::Spartan => serve(choice, settings, || Sums::new(rows)),
+    }))
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory, Parser, ValueEnum};
+    use clap::CommandFactory;
 
-    use super::{Cli, Statement};
+    use super::Cli;
 
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn a_child_understands_what_its_parent_says() {
-        let rows = "2^6".parse().expect("a power of two");
-        for statement in Statement::value_variants() {
-            let mut words = vec!["prove-machines".to_owned(), "--allocator=nalloc".to_owned()];
-            words.extend(statement.task(rows).arguments);
-            let cli = Cli::try_parse_from(words).expect("the child parses");
-            assert_eq!((cli.statements(), cli.rows), (vec![*statement], rows));
-        }
-    }
-
-    #[test]
-    fn a_statement_asked_for_twice_is_proved_once() {
-        let words = "prove-machines --statement miden --statement nova --statement miden";
-        let cli = Cli::try_parse_from(words.split(' ')).expect("parses");
-        assert_eq!(cli.statements(), [Statement::Miden, Statement::Nova]);
-        let cli = Cli::try_parse_from(["prove-machines"]).expect("parses");
-        assert_eq!(cli.statements(), Statement::value_variants());
     }
 }
