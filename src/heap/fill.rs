@@ -248,7 +248,7 @@ impl Inner {
     fn source_for(&mut self, need: usize) -> Option<(Index, Span)> {
         /// Pieces that turn out to hold no whole chunk before a longer one than is needed is taken.
         const TRIES: usize = 8;
-        /// The same before we give up, where none is longer: to look at them takes less than to fault a chunk in.
+        /// The same before we give up, where none is longer (docs/EXPERIMENTS.md, "Purges that find nothing").
         const TRIES_MAX: usize = 256;
         let longer = need + 2 * CHUNK;
         let mut below = (longer, 0);
