@@ -67,7 +67,8 @@ pub struct Config {
     cache_bytes: Option<usize>,
     thp: Thp,
     moves: Moves,
-    tune_glibc: bool,
+    /// `None`: unless another small side than the system's is named.
+    tune_glibc: Option<bool>,
     large_from: usize,
     checked: bool,
     wipe_on_free: bool,
@@ -82,7 +83,7 @@ impl Config {
             cache_bytes: None,
             thp: Thp::Auto,
             moves: Moves::Auto,
-            tune_glibc: true,
+            tune_glibc: None,
             large_from: LARGE_FROM,
             checked: false,
             wipe_on_free: false,
@@ -119,8 +120,9 @@ impl Config {
     }
 
     /// Chooses whether glibc is told to keep what bursts of small blocks leave free at the top of its heaps (`M_TRIM_THRESHOLD`,
-    /// `M_TOP_PAD`, and `M_MMAP_THRESHOLD` for blocks of C code under 32 MiB). On by default, off with
-    /// [`NAlloc::with_small`](crate::NAlloc::with_small).
+    /// `M_TOP_PAD`, and `M_MMAP_THRESHOLD` for blocks of C code under 32 MiB). On by default, off
+    /// where another small side is named ([`NAlloc::with_small`](crate::NAlloc::with_small) and
+    /// [`with_small_and_config`](crate::NAlloc::with_small_and_config)): glibc serves no Rust code then, as a rule.
     ///
     /// It keeps all of it; at most 64 MiB in each heap with [`cache_bytes`](Self::cache_bytes) set, or before the first large request.
     /// After that request it is asked to give it back (`malloc_trim`) before more memory would be in use than of late; before, only by
@@ -130,7 +132,16 @@ impl Config {
     /// on other C libraries, and on what the environment says of the same knobs (`MALLOC_TRIM_THRESHOLD_`, `GLIBC_TUNABLES`).
     #[must_use]
     pub const fn tune_glibc(mut self, tune: bool) -> Self {
-        self.tune_glibc = tune;
+        self.tune_glibc = Some(tune);
+        self
+    }
+
+    /// This, for an allocator whose small side is not the system's.
+    #[must_use]
+    pub(crate) const fn beside_another(mut self) -> Self {
+        if self.tune_glibc.is_none() {
+            self.tune_glibc = Some(false);
+        }
         self
     }
 
@@ -265,7 +276,7 @@ pub(crate) fn resolve(
         cache_bytes: config.cache_bytes,
         thp: config.thp,
         moves: config.moves,
-        tune_glibc: config.tune_glibc,
+        tune_glibc: config.tune_glibc.unwrap_or(true),
         checked: config.checked,
         wipe_on_free: config.wipe_on_free,
         background: config.background,

@@ -148,14 +148,14 @@ impl<S> NAlloc<S> {
     /// ```
     #[must_use]
     pub const fn with_small(small: S) -> Self {
-        Self { small, config: Config::new().tune_glibc(false) }
+        Self { small, config: Config::new().beside_another() }
     }
 
-    /// Makes the allocator with `small` for requests under 64 KiB, and with a configuration. glibc is tuned as that says,
-    /// which is yes by default: where glibc is not `small`, add `tune_glibc(false)`.
+    /// Makes the allocator with `small` for requests under 64 KiB, and with a configuration. glibc is not
+    /// tuned unless that says so, as in [`NAlloc::with_small`].
     #[must_use]
     pub const fn with_small_and_config(small: S, config: Config) -> Self {
-        Self { small, config }
+        Self { small, config: config.beside_another() }
     }
 }
 

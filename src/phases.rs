@@ -4,7 +4,7 @@
 //! across phases is all legal, on any thread, nested in any way. The price is two readings of counters ([`reading`]); what
 //! they come to is added up by name ([`table`]).
 //!
-//! Invariants: nothing here allocates or blocks; a phase that is never ended costs its place and nothing else.
+//! Invariants: nothing here allocates, or waits, but for a name that another thread is storing; a phase that is never ended costs its place and nothing else.
 
 mod event;
 mod open;
@@ -77,18 +77,26 @@ impl Phase {
         PhaseGuard { open: begin(self.line) }
     }
 
-    /// Chooses what happens to cached memory at the end of each phase of this name from now on.
+    /// Chooses what happens to cached memory at the end of each phase of this name from now on. Without effect on `(other)`, which
+    /// is the phases of many names.
     pub fn trim(self, trim: Trim) -> Self {
+        if table::is_shared(self.line) {
+            return self;
+        }
         // Relaxed: the value says everything.
         table::line(self.line).trim.store(trim as u8, crate::sync::process::Ordering::Relaxed);
         self
     }
 
     /// Faults in, on all CPUs, what the last phase of this name needed beyond what is live and cached now, as
-    /// [`prefault`](crate::prefault()) does, within the same bounds. Gives the bytes; 0 if no phase of this name has ended.
+    /// [`prefault`](crate::prefault()) does, within the same bounds. Gives the bytes; 0 if no phase of this name has ended,
+    /// and for `(other)`.
     ///
     /// For a first proof after a pause or a [`release_cache`](crate::release_cache).
     pub fn prefault(self) -> usize {
+        if table::is_shared(self.line) {
+            return 0;
+        }
         let needed = table::line(self.line).live_last().saturating_sub(ENGINE.live());
         let needed = usize::try_from(needed).unwrap_or(usize::MAX);
         if needed <= ENGINE.cached_bytes() {

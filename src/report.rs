@@ -13,7 +13,6 @@ mod seen;
 mod variable;
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
@@ -125,6 +124,6 @@ fn write(when: &str) {
             }
         }
         // Whoever has closed it wants none.
-        let _ = std::io::stderr().write_all(page.as_bytes());
+        let _ = os::write_error(page.as_bytes());
     });
 }

@@ -1,13 +1,18 @@
-//! Under `RLIMIT_AS` and `RLIMIT_DATA`, what is cached stands in nobody's way: the small side gets it when it is refused.
+//! Under `RLIMIT_AS` and `RLIMIT_DATA`, what is cached stands in nobody's way: the small side gets it when it is refused. Arenas
+//! that set aside more than a limit allows make do with less, or name the limit.
 
 #![expect(unsafe_code, reason = "sets limits of the process")]
 
 use std::hint::black_box;
 
-use zk_nalloc::NAlloc;
+use zk_nalloc::{Arena, NAlloc, TypedArena};
 
 #[path = "secret_support/child.rs"]
 mod child;
+#[path = "secret_support/memlock.rs"]
+mod memlock;
+#[path = "secret_support/privilege.rs"]
+mod privilege;
 
 #[global_allocator]
 static GLOBAL: NAlloc = NAlloc::new();
@@ -50,4 +55,39 @@ fn what_is_cached_makes_room_for_small_blocks() {
             assert!(output.status.success(), "{label}: {output:?}");
         });
     }
+}
+
+/// It panicked, where the host allows less than a terabyte.
+#[test]
+fn an_arena_of_values_sets_aside_what_the_limit_allows() {
+    const TEST: &str = "an_arena_of_values_sets_aside_what_the_limit_allows";
+    let body = || {
+        let most = (used("VmSize:") + (6 << 30)) as libc::rlim_t;
+        let rlimit = libc::rlimit { rlim_cur: most, rlim_max: most };
+        // SAFETY: the limit is valid, and this child's own.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &rlimit) }, 0);
+        let (arena, next) = (TypedArena::new(), TypedArena::new());
+        assert_eq!((*arena.alloc(7_u64), *next.alloc(8_u64)), (7, 8));
+        assert_eq!((arena.capacity(), next.capacity()), ((4 << 30) / 8, (1 << 30) / 8));
+    };
+    child::child(TEST, "child", body, |output| assert!(output.status.success(), "{output:?}"));
+}
+
+/// "Resource temporarily unavailable", and nothing about which.
+#[test]
+fn locked_memory_that_refuses_address_space_is_named() {
+    let body = || {
+        privilege::give_up_privilege();
+        let limit = used("VmSize:") as u64 + (2 << 30);
+        // SAFETY: changes no content.
+        if !memlock::limit_locked_memory(limit) || unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
+            return eprintln!("skipped: this host does not let us lock what is to come");
+        }
+        let refused = Arena::reserve(1 << 40).unwrap_err();
+        assert_eq!(refused.os_error(), libc::EAGAIN);
+        assert!(refused.to_string().contains(&format!("allowed {limit};")), "{refused}");
+        assert_eq!(TypedArena::<u64>::new().capacity(), (1 << 30) / 8);
+    };
+    let check = |output: &std::process::Output| assert!(output.status.success(), "{output:?}");
+    child::child("locked_memory_that_refuses_address_space_is_named", "child", body, check);
 }

@@ -169,12 +169,14 @@ fn a_forked_child_reports_nothing() {
 fn wait_until_heard(number: i32) {
     loop {
         // SAFETY: all-zero is a valid `sigaction`, and is all that the call writes.
-        let handler = unsafe {
+        let (handler, flags) = unsafe {
             let mut now: libc::sigaction = std::mem::zeroed();
             assert_eq!(libc::sigaction(number, std::ptr::null(), &raw mut now), 0);
-            now.sa_sigaction
+            (now.sa_sigaction, now.sa_flags)
         };
         if handler != libc::SIG_DFL {
+            // Go runs threads on stacks of a few KiB, and demands it.
+            assert_ne!(flags & libc::SA_ONSTACK, 0);
             return;
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -355,6 +357,25 @@ fn harmless_signal() {
     // SAFETY: it is ignored, or handled by what stores a flag.
     unsafe { libc::raise(libc::SIGTERM) };
     std::thread::sleep(Duration::from_millis(200));
+}
+
+/// It waited for that thread, for ever.
+#[test]
+fn a_thread_that_never_lets_go_of_standard_error_does_not_keep_the_process() {
+    let test = "a_thread_that_never_lets_go_of_standard_error_does_not_keep_the_process";
+    let ended = child(test, "child", ON, || {
+        work();
+        let (says, locked) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let _lock = std::io::stderr().lock();
+            says.send(()).unwrap();
+            std::thread::sleep(Duration::from_secs(3600));
+        });
+        locked.recv().unwrap();
+    });
+    let Some(ended) = ended else { return };
+    ended.assert_well();
+    assert_page(&said(&ended), "at its end");
 }
 
 #[test]

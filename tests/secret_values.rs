@@ -99,6 +99,21 @@ fn reading_to_the_end_is_exact() {
     }
 }
 
+/// The sum wrapped around, and the secret was cut short.
+#[test]
+#[should_panic(expected = "the reader claims 18446744073709551615 bytes")]
+fn a_reader_that_claims_more_than_it_was_given_room_for_is_a_panic() {
+    struct Liar(bool);
+    impl Read for Liar {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let first = std::mem::replace(&mut self.0, false);
+            into[..5].fill(1);
+            Ok(if first { 5 } else { usize::MAX })
+        }
+    }
+    drop(SecretBuf::read_to_end(Liar(true), 100));
+}
+
 #[test]
 fn comparison_is_of_bytes_and_lengths() {
     let of = |bytes: &[u8]| SecretBuf::new_with(bytes.len(), |b| b.copy_from_slice(bytes)).unwrap();

@@ -226,7 +226,8 @@ macro_rules! allocator {
     };
 }
 
-#[cfg(feature = "allocator-api2")]
+// With `nightly` the stand-in is the unstable trait itself.
+#[cfg(all(feature = "allocator-api2", not(feature = "nightly")))]
 allocator!(allocator_api2::alloc => &Arena, &Scope<'_, '_>, &Worker<'_>);
 
 #[cfg(feature = "nightly")]

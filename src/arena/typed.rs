@@ -26,6 +26,9 @@ use crate::error::MapFailed;
 /// little enough of the 128 TiB of a process that a hundred of them fit.
 const RESERVED: usize = if cfg!(miri) { 1 << 20 } else { 1 << 40 };
 
+/// What it sets aside where it is refused so much, as divisors: 64, 4 and 1 GiB.
+const LESS: [usize; 3] = [16, 256, 1024];
+
 /// Values of one type, contiguous and in order, dropped at reset and with the arena.
 ///
 /// ```
@@ -107,10 +110,10 @@ unsafe fn drop_run<T>(first: *mut u8, len: usize) {
 
 impl<T> TypedArena<T> {
     /// Sets 1 TiB of address space aside, of which memory is opened as values come: no value ever moves, and all lie
-    /// side by side.
+    /// side by side. Where the host refuses that (`ulimit -v`, `mlockall`), 64, 4 or 1 GiB.
     ///
     /// # Panics
-    /// Where the host refuses, with the setting that did; see [`with_capacity`](Self::with_capacity).
+    /// Where it refuses all of these, with the setting that did; see [`with_capacity`](Self::with_capacity).
     ///
     /// ```
     /// # use zk_nalloc::TypedArena;
@@ -120,7 +123,8 @@ impl<T> TypedArena<T> {
     #[must_use]
     #[track_caller]
     pub fn new() -> Self {
-        match Self::over(RESERVED) {
+        let less = |refused| LESS.iter().find_map(|part| Self::over(RESERVED / part).ok()).ok_or(refused);
+        match Self::over(RESERVED).or_else(less) {
             Ok(arena) => arena,
             Err(refused) => panic!("{refused}"),
         }

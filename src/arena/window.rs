@@ -27,7 +27,7 @@ pub(super) const fn footprint(size: usize) -> usize {
 
 /// The next multiple of `align`, a power of two, from `addr` on, a multiple of [`MIN_ALIGN`].
 ///
-/// Addresses lie below 2^57, and an alignment is at most 2^62, so the sum cannot overflow.
+/// Addresses lie below 2^57, and an alignment is at most 2^63 (of no bytes; 2^62 of any), so the sum cannot overflow.
 #[inline(always)]
 pub(super) const fn aligned(addr: usize, align: usize) -> usize {
     if align <= MIN_ALIGN { addr } else { (addr + (align - 1)) & !(align - 1) }
@@ -177,6 +177,7 @@ mod tests {
         assert_eq!(window.bump(layout(isize::MAX as usize, 1)), None);
         assert_eq!(window.bump(layout(1, 1 << 62)), None);
         assert_eq!(window.bump(layout(1 << 62, 1 << 62)), None);
+        assert_eq!(window.bump(layout(0, 1 << 63)), None);
         assert_eq!(window.get().0, base);
     }
 

@@ -15,7 +15,7 @@ const LEAST: usize = 32 << 20;
 
 impl<O: Os> Cache<O> {
     /// How many bytes are to be faulted in so that `wanted` are free and resident, as far as the limits let them be: the
-    /// ceiling, and what the container or the host has left beside its reserve.
+    /// ceiling, and what the container or the host has left beside its reserve; 0 where nobody tells how much that is.
     pub(crate) fn ahead_of(&self, wanted: usize) -> usize {
         self.see_child();
         if !self.is_ready() {
@@ -26,7 +26,7 @@ impl<O: Os> Cache<O> {
         let wanted = wanted.min(self.dirty_max.load(Ordering::Relaxed));
         let missing = wanted.saturating_sub(level.dirty + self.stacked());
         let reserved = self.heap.closed() + self.thin.closed();
-        let spare = self.os().spare(reserved, LEFT_SHARE).unwrap_or(usize::MAX);
+        let spare = self.os().spare(reserved, LEFT_SHARE).unwrap_or(0);
         let missing = missing.checked_next_multiple_of(CHUNK).unwrap_or(usize::MAX);
         missing.min(spare & !(CHUNK - 1))
     }

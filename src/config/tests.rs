@@ -116,3 +116,11 @@ fn a_value_too_long_to_keep_is_cut_in_the_report_and_never_read() {
     assert!(lines[0].contains("0...\" is not a number"), "{}", lines[0]);
     assert!(lines[0].len() < 250);
 }
+
+#[test]
+fn glibc_is_tuned_beside_another_small_side_only_where_that_is_said() {
+    let tunes = |config: Config| resolved(config, "").0.tune_glibc;
+    let said = [Config::new(), Config::new().tune_glibc(true), Config::new().tune_glibc(false)];
+    assert_eq!(said.map(tunes), [true, true, false]);
+    assert_eq!(said.map(|config| tunes(config.beside_another())), [false, true, false]);
+}

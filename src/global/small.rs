@@ -151,3 +151,19 @@ impl<S: GlobalAlloc> NAlloc<S> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_small_side_leaves_glibc_alone_unless_that_is_said() {
+        let system = std::alloc::System;
+        let untuned = Config::new().tune_glibc(false);
+        assert_eq!(NAlloc::with_small(system).config, untuned);
+        assert_eq!(NAlloc::with_small_and_config(system, Config::new()).config, untuned);
+        let tuned = Config::new().tune_glibc(true);
+        assert_eq!(NAlloc::with_small_and_config(system, tuned).config, tuned);
+        assert_eq!(NAlloc::with_config(Config::new()).config, Config::new());
+    }
+}

@@ -57,8 +57,8 @@ fn map_slow() -> *mut AtomicU64 {
     let p = unsafe { libc::mmap(null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
     let mut page: *mut AtomicU64 = (&raw const NOT_WIPED).cast_mut();
     if p != libc::MAP_FAILED {
-        // SAFETY: the page is ours, and the advice changes what a child sees alone.
-        if unsafe { libc::madvise(p, len, libc::MADV_WIPEONFORK) } == 0 {
+        // SAFETY: the page is mapped, and ours; the advice changes what a child sees alone.
+        if unsafe { super::private::hears_advice(p) && libc::madvise(p, len, libc::MADV_WIPEONFORK) == 0 } {
             page = p.cast();
         } else {
             // SAFETY: nobody else knows of the page.

@@ -33,7 +33,7 @@ pub(crate) use hooks::{
 };
 pub(crate) use in_use::{InUse, huge_page_bytes};
 pub(crate) use limits::{Limit, overcommit_mode};
-pub(crate) use output::why_not_created;
+pub(crate) use output::{why_not_created, write_error};
 #[cfg(not(all(test, loom)))]
 pub(crate) use signals::{INTERRUPT, at_signals};
 pub(crate) use smaps::mappings;

@@ -32,7 +32,7 @@ pub(crate) use linux::{INTERRUPT, at_signals};
 pub(crate) use linux::{
     InUse, Limit, Linux, ThreadKey, Usage, at_exit, at_fork, at_thread_end, die, fault_costs,
     forget_thread_ends, huge_page_bytes, keep_small_top, mappings, overcommit_mode, start_thread,
-    why_not_created,
+    why_not_created, write_error,
 };
 pub(crate) use obstacle::{Asked, refused, why_not_mapped};
 pub(crate) use processor::Vendor;
@@ -98,7 +98,7 @@ pub(crate) struct Facts {
     pub(crate) vendor: Vendor,
     /// Whether `mremap` with `MREMAP_DONTUNMAP` works here and is safe on this kernel.
     pub(crate) moves: bool,
-    /// Whether it works here, on a kernel with a known fault in it. Never with `moves`.
+    /// Whether it works here, on a kernel with a known bug in it. Never with `moves`.
     pub(crate) moves_unsafely: bool,
     /// Whether a move of several VMAs is done, one after the other, so that one that fails may have moved some of them (Linux
     /// 6.17). Kernels before refuse it with the source whole.
@@ -242,7 +242,7 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     fn resident(&self, addr: usize, len: usize) -> Option<usize>;
 
     /// Streams the environment that this process was started with: entries `NAME=VALUE`, a NUL byte after each,
-    /// cut anywhere. Safe against a concurrent `setenv` wherever `/proc` is mounted.
+    /// cut anywhere; nothing where that cannot be read. Safe against a concurrent `setenv` wherever `/proc` is mounted.
     fn environment(&self, each: &mut dyn FnMut(&[u8]));
 
     /// As [`Park::wait`], for `nanoseconds` at most.

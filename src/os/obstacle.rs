@@ -4,6 +4,7 @@
 //! cause it can be read. Reads small files into stack buffers and never allocates.
 //! Never here: asking before a refusal. A mapping that succeeds pays nothing for this.
 
+use super::private::why_not_locked;
 use super::{InUse, Limit, overcommit_mode};
 use crate::error::{Errno, MapFailed, Obstacle};
 
@@ -18,8 +19,15 @@ pub(crate) enum Asked {
 
 /// Makes the error for `requested` bytes that the kernel refused with `errno`.
 pub(crate) fn refused(requested: usize, errno: Errno, asked: Asked) -> MapFailed {
-    let obstacle =
-        if errno == Errno(libc::ENOMEM) { why_not_mapped(requested, asked) } else { Obstacle::Unknown };
+    let obstacle = match errno {
+        Errno(libc::ENOMEM) => why_not_mapped(requested, asked),
+        // All memory to come is locked (`mlockall`), address space as well (mm/mmap.c).
+        Errno(libc::EAGAIN) => match why_not_locked(requested) {
+            locked @ Obstacle::LockedMemory { .. } => locked,
+            _ => Obstacle::Unknown,
+        },
+        _ => Obstacle::Unknown,
+    };
     MapFailed::new(requested, errno, obstacle)
 }
 

@@ -15,6 +15,7 @@ use core::ptr::{NonNull, null_mut};
 use super::linux::sys::{KeepErrno, errno, outcome};
 use super::{Limit, Outcome};
 use crate::error::{Errno, Obstacle};
+use crate::sync::process::{AtomicU8, Ordering};
 
 /// What stands behind the data pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,29 @@ pub(crate) fn page_size() -> usize {
     // SAFETY: sysconf reads a value that the C library keeps.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(page).ok().filter(|p| p.is_power_of_two()).unwrap_or(super::GRANULE)
+}
+
+/// Whether this kernel's answer to an advice means anything: an emulator may say yes to whatever it does not know (qemu-user did
+/// for years, as s2n-tls and BoringSSL found, which ask likewise). Asked once, of a page that is mapped.
+///
+/// # Safety
+/// `page` is the address of a mapped page.
+pub(super) unsafe fn hears_advice(page: *mut core::ffi::c_void) -> bool {
+    static HEARS: AtomicU8 = AtomicU8::new(UNKNOWN);
+    const UNKNOWN: u8 = 0;
+    const YES: u8 = 1;
+    const NO: u8 = 2;
+    /// No advice has this number.
+    const NONSENSE: i32 = -1;
+    // Relaxed, both: the value says everything, and whoever asks twice is told the same.
+    let mut known = HEARS.load(Ordering::Relaxed);
+    if known == UNKNOWN {
+        // SAFETY: as our caller promises; no kernel does anything for this.
+        let refused = unsafe { libc::madvise(page, page_size(), NONSENSE) } != 0;
+        known = if refused { YES } else { NO };
+        HEARS.store(known, Ordering::Relaxed);
+    }
+    known == YES
 }
 
 /// Data pages between two inaccessible pages, unmapped when dropped.
@@ -105,7 +129,7 @@ impl Guarded {
         outcome(if ret == 0 { 0 } else { -1 })
     }
 
-    /// Gives one advice about the data pages. None of them changes a byte.
+    /// Gives one advice about the data pages. None of them changes a byte. Refused where the kernel's answer would mean nothing.
     pub(crate) fn advise(&self, advice: Advice) -> Outcome {
         let _keep = KeepErrno::new();
         let advice = match advice {
@@ -114,6 +138,10 @@ impl Guarded {
             Advice::NoHugePages => libc::MADV_NOHUGEPAGE,
             Advice::NoMerging => libc::MADV_UNMERGEABLE,
         };
+        // SAFETY: the pages are mapped, and ours (X1).
+        if !unsafe { hears_advice(self.start().as_ptr().cast()) } {
+            return Err(Errno(libc::ENOSYS));
+        }
         // SAFETY: the range is ours (X1), and none of these advices changes its content here.
         outcome(unsafe { libc::madvise(self.start().as_ptr().cast(), self.data, advice) })
     }
@@ -173,14 +201,35 @@ fn reserve_secret(total: usize) -> Result<NonNull<u8>, Errno> {
     mapped
 }
 
-/// Zeroes `bytes` with stores that no compiler may leave out.
+/// Zeroes `bytes` with stores that no compiler may leave out. Not by `explicit_bzero`, which glibc has from 2.25 on: Rust links for
+/// 2.17.
 pub(crate) fn wipe(bytes: &mut [u8]) {
-    #[cfg(any(target_env = "gnu", target_env = "musl"))]
-    // SAFETY: the range is that of a unique slice of bytes, for which zero is a valid value.
-    unsafe {
-        libc::explicit_bzero(bytes.as_mut_ptr().cast(), bytes.len());
+    #[cfg(all(
+        not(miri),
+        any(
+            target_arch = "x86_64",
+            target_arch = "aarch64",
+            target_arch = "riscv64",
+            target_arch = "loongarch64"
+        )
+    ))]
+    {
+        bytes.fill(0);
+        // The block claims to read all memory that the pointer reaches, so that the stores must have happened.
+        // SAFETY: it does nothing.
+        unsafe {
+            core::arch::asm!("/* {0} */", in(reg) bytes.as_mut_ptr(), options(nostack, preserves_flags));
+        }
     }
-    #[cfg(not(any(target_env = "gnu", target_env = "musl")))]
+    #[cfg(not(all(
+        not(miri),
+        any(
+            target_arch = "x86_64",
+            target_arch = "aarch64",
+            target_arch = "riscv64",
+            target_arch = "loongarch64"
+        )
+    )))]
     for byte in bytes.iter_mut() {
         // SAFETY: the pointer is that of a unique reference.
         unsafe { core::ptr::write_volatile(byte, 0) };

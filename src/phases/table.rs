@@ -71,6 +71,11 @@ pub(super) fn number(name: &'static str) -> usize {
     OTHER
 }
 
+/// Whether a line is of all names for which there was none left.
+pub(super) const fn is_shared(number: usize) -> bool {
+    number == OTHER
+}
+
 pub(super) fn line(number: usize) -> &'static Line {
     &TABLE[number]
 }
@@ -147,6 +152,7 @@ mod tests {
         let numbers: Vec<usize> = names.iter().map(|name| number(name)).collect();
         assert_eq!(numbers[LINES - 1], OTHER);
         assert_eq!(line(OTHER).name(), OTHER_NAME);
+        assert!(is_shared(OTHER) && !is_shared(first));
         assert_eq!(names.iter().map(|name| number(name)).collect::<Vec<_>>(), numbers);
     }
 }

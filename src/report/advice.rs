@@ -53,7 +53,7 @@ pub(super) enum Huge {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Moves {
     Work,
-    /// This kernel has a known fault in them.
+    /// This kernel has a known bug in them.
     Unsafe,
     /// The kernel has none, or we were told to make none.
     None,

@@ -204,11 +204,15 @@ impl SecretBuf {
         let mut len = 0;
         loop {
             let room = &mut secret.as_mut_slice()[len..];
+            let most_now = room.len();
             match if room.is_empty() { Ok(0) } else { reader.read(room) } {
                 Ok(0) if len < secret.len() => break,
                 Ok(0) if len == most => return Err(io::ErrorKind::FileTooLarge.into()),
                 Ok(0) => secret = secret.resized(len.saturating_mul(2).min(most), len)?,
-                Ok(n) => len += n,
+                Ok(n) => {
+                    assert!(n <= most_now, "the reader claims {n} bytes, given room for {most_now}");
+                    len += n;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }

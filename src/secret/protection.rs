@@ -87,6 +87,7 @@ impl Measure {
 
 /// What it means that the kernel refuses a measure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Policy {
     /// The secret is made all the same, and its [`status`](super::SecretBuf::status) shows the refusal.
     #[default]

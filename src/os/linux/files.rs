@@ -12,21 +12,27 @@ use core::ffi::CStr;
 use core::ops::ControlFlow;
 
 use super::sys::{KeepErrno, errno};
+use crate::error::Errno;
 
 /// A file opened for reading.
 pub(super) struct File(i32);
 
 impl File {
     pub(super) fn open(path: &CStr) -> Option<Self> {
+        Self::try_open(path).ok()
+    }
+
+    /// The same, with the reason where it cannot be opened.
+    pub(super) fn try_open(path: &CStr) -> Result<Self, Errno> {
         let _keep = KeepErrno::new();
         loop {
             let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY;
             // SAFETY: the path is a C string; the call reads no other memory.
             let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
             match i32::try_from(fd) {
-                Ok(fd) if fd >= 0 => return Some(Self(fd)),
+                Ok(fd) if fd >= 0 => return Ok(Self(fd)),
                 _ if errno() == libc::EINTR => {}
-                _ => return None,
+                _ => return Err(Errno(errno())),
             }
         }
     }

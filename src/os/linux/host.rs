@@ -104,15 +104,22 @@ fn mode_of_size(huge_page: usize) -> Option<HugeMode> {
 }
 
 fn ram() -> usize {
+    memory().map_or(0, |(total, _)| total)
+}
+
+/// Physical memory in bytes, and what of it is free or a buffer: without the page cache, which could be taken back. Without a file.
+pub(super) fn memory() -> Option<(usize, usize)> {
     // SAFETY: all-zero is a valid `sysinfo`.
     let mut info: libc::sysinfo = unsafe { core::mem::zeroed() };
     // SAFETY: `info` is a valid place to write to.
     if unsafe { libc::sysinfo(&raw mut info) } != 0 {
-        return 0;
+        return None;
     }
-    #[expect(clippy::useless_conversion, reason = "the field's type is not the same on every target")]
-    let (total, unit) = (u64::from(info.totalram), u64::from(info.mem_unit).max(1));
-    usize::try_from(total.saturating_mul(unit)).unwrap_or(usize::MAX)
+    #[expect(clippy::useless_conversion, reason = "the fields' types are not the same on every target")]
+    let [total, free, buffers, unit] =
+        [info.totalram.into(), info.freeram.into(), info.bufferram.into(), u64::from(info.mem_unit).max(1)];
+    let bytes = |units: u64| usize::try_from(units.saturating_mul(unit)).unwrap_or(usize::MAX);
+    Some((bytes(total), bytes(free).saturating_add(bytes(buffers))))
 }
 
 /// How many CPUs we may run on. The calling thread may be pinned to one of them by itself, as workers are, and so may the first

@@ -94,6 +94,21 @@ pub(crate) const fn why_not_created(errno: Errno) -> &'static str {
     }
 }
 
+/// Writes all of `bytes` to standard error, as far as that takes them. Waits for no lock: std's may be held by a thread that never lets
+/// it go.
+pub(crate) fn write_error(bytes: &[u8]) -> Outcome {
+    let _keep = KeepErrno::new();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        // SAFETY: the kernel reads what the slice holds.
+        let wrote = again(|| unsafe {
+            libc::syscall(libc::SYS_write, libc::STDERR_FILENO, rest.as_ptr(), rest.len())
+        })?;
+        rest = usize::try_from(wrote).ok().and_then(|wrote| rest.get(wrote..)).unwrap_or_default();
+    }
+    Ok(())
+}
+
 /// Closes a file, if it is the one that was opened.
 pub(super) fn give_up(file: &Output) {
     let _keep = KeepErrno::new();

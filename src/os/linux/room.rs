@@ -9,6 +9,7 @@ use core::ops::ControlFlow;
 
 use super::cgroup::{self, Place, Version};
 use super::files;
+use super::host::memory;
 use super::limits::Limit;
 use super::text::{file_number, named};
 use crate::os::{InUse, Room};
@@ -126,8 +127,19 @@ fn reclaimable(inactive: Option<usize>, active: Option<usize>) -> usize {
     inactive.unwrap_or(0).saturating_add(active.unwrap_or(0))
 }
 
-/// The host's memory. `MemAvailable` is the kernel's own estimate; before Linux 3.14 there was none.
+/// The host's memory.
 pub(super) fn host() -> Option<Room> {
+    of_files().or_else(of_kernel)
+}
+
+/// As the kernel tells where there is no `/proc`, or no file may be opened: without the page cache, which it would take back.
+fn of_kernel() -> Option<Room> {
+    let (limit, left) = memory()?;
+    Some(Room { limit, left: left.min(limit) })
+}
+
+/// As `/proc/meminfo` says. `MemAvailable` is the kernel's own estimate; before Linux 3.14 there was none.
+fn of_files() -> Option<Room> {
     const KIB: usize = 1 << 10;
     let [total, available, free, buffers, cached] =
         numbers(c"/proc/meminfo", [b"MemTotal:", b"MemAvailable:", b"MemFree:", b"Buffers:", b"Cached:"])?;

@@ -105,7 +105,8 @@ fn take_over(signal: c_int, before: &Before) {
         let mut old: libc::sigaction = zeroed();
         let mut ours: libc::sigaction = zeroed();
         ours.sa_sigaction = came as *const () as usize;
-        ours.sa_flags = libc::SA_RESTART;
+        // On the thread's own stack for signals, if it has one: Go's threads run on stacks of a few KiB, and demand it.
+        ours.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
         if libc::sigaction(signal, core::ptr::null(), &raw mut old) != 0 || old.sa_sigaction == libc::SIG_IGN
         {
             return;

@@ -170,3 +170,11 @@ fn this_host_has_room() {
             && room.left as u128 * host.limit as u128 <= host.left as u128 * room.limit as u128 * 2
     );
 }
+
+#[test]
+fn the_kernel_tells_of_the_host_without_a_file() {
+    let (told, read) = (of_kernel().unwrap(), of_files().unwrap());
+    // Both count what the kernel itself was given at the start; pages, and KiB.
+    assert!(told.limit.abs_diff(read.limit) <= 64 << 10, "{told:?} {read:?}");
+    assert!(told.left > 0 && told.left <= told.limit);
+}
