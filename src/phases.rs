@@ -4,7 +4,7 @@
 //! across phases is all legal, on any thread, nested in any way. The price is two readings of counters ([`reading`]); what
 //! they come to is added up by name ([`table`]).
 //!
-//! Invariants: nothing here allocates, or waits, but for a name that another thread is storing; a phase that is never ended costs its place and nothing else.
+//! Invariants: nothing here allocates or blocks; a phase that is never ended costs its place and nothing else.
 
 mod event;
 mod open;

@@ -1,13 +1,14 @@
 //! What is known of the phases of each name, added up over their repetitions.
 //!
 //! Invariants: a name has one line, for the life of the process; lines are never taken away; a name for which there is
-//! no line left counts as [`OTHER`]; nothing allocates.
+//! no line left counts as [`OTHER`]; nothing allocates, and nothing waits for what another thread may never do: in a child that was
+//! forked meanwhile a name that was being stored is never there.
 
 use std::sync::OnceLock;
 
 use super::Trim;
 use super::reading::Reading;
-use crate::sync::process::{AtomicU8, AtomicU64, Ordering};
+use crate::sync::process::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// Lines, the one for other names included. A prover has a dozen stages.
 const LINES: usize = 64;
@@ -21,6 +22,8 @@ const OTHER_NAME: &str = "(other)";
 /// What has been added up for a name. Relaxed throughout: each number stands for itself.
 pub(super) struct Line {
     name: OnceLock<&'static str>,
+    /// Whether somebody stores the name, or has: nobody else may, who would wait for that.
+    taken: AtomicBool,
     pub(super) trim: AtomicU8,
     count: AtomicU64,
     wall: AtomicU64,
@@ -36,38 +39,59 @@ pub(super) struct Line {
 /// Phases that were not measured, because too many were open at once.
 static MISSED: AtomicU64 = AtomicU64::new(0);
 
-static TABLE: [Line; LINES] = [const {
-    Line {
-        name: OnceLock::new(),
-        trim: AtomicU8::new(Trim::Keep as u8),
-        count: AtomicU64::new(0),
-        wall: AtomicU64::new(0),
-        wall_max: AtomicU64::new(0),
-        kernel: AtomicU64::new(0),
-        minor: AtomicU64::new(0),
-        major: AtomicU64::new(0),
-        live_max: AtomicU64::new(0),
-        live_last: AtomicU64::new(0),
-        resident_max: AtomicU64::new(0),
+/// How often a line that is taken and has no name yet is looked at before it is passed over. A name is there after some nanoseconds,
+/// unless its thread is held up in between; then the same name may come to have two lines.
+const LOOKS: usize = 1000;
+
+static TABLE: [Line; LINES] = [const { Line::new() }; LINES];
+
+impl Line {
+    const fn new() -> Self {
+        Self {
+            name: OnceLock::new(),
+            taken: AtomicBool::new(false),
+            trim: AtomicU8::new(Trim::Keep as u8),
+            count: AtomicU64::new(0),
+            wall: AtomicU64::new(0),
+            wall_max: AtomicU64::new(0),
+            kernel: AtomicU64::new(0),
+            minor: AtomicU64::new(0),
+            major: AtomicU64::new(0),
+            live_max: AtomicU64::new(0),
+            live_last: AtomicU64::new(0),
+            resident_max: AtomicU64::new(0),
+        }
     }
-}; LINES];
+
+    /// Its name, which is `name` from now on if it has none; none where another thread does not come to store it.
+    fn named(&self, name: &'static str) -> Option<&'static str> {
+        // Relaxed: who has taken it alone stores the name, whose own ordering makes it whole.
+        if self.name.get().is_none() && !self.taken.swap(true, Ordering::Relaxed) {
+            let _nobody_else_does = self.name.set(name);
+        }
+        for _ in 0..LOOKS {
+            if let Some(name) = self.name.get() {
+                return Some(name);
+            }
+            std::thread::yield_now();
+        }
+        None
+    }
+}
 
 /// The number of a name's line.
 pub(super) fn number(name: &'static str) -> usize {
-    for (number, line) in TABLE[..OTHER].iter().enumerate() {
-        // Whoever else sets it at the same time may have set the same name.
-        let known = match line.name.get() {
-            Some(known) => known,
-            None => {
-                let _ = line.name.set(name);
-                line.name.get().unwrap_or(&"")
-            }
-        };
-        if core::ptr::eq(*known, name) || *known == name {
+    number_in(&TABLE, name)
+}
+
+fn number_in(table: &[Line; LINES], name: &'static str) -> usize {
+    for (number, line) in table[..OTHER].iter().enumerate() {
+        // Whoever else names it at the same time may have given it the same name.
+        if line.named(name).is_some_and(|known| core::ptr::eq(known, name) || known == name) {
             return number;
         }
     }
-    let _ = TABLE[OTHER].name.set(OTHER_NAME);
+    let _ = table[OTHER].named(OTHER_NAME);
     OTHER
 }
 
@@ -154,5 +178,15 @@ mod tests {
         assert_eq!(line(OTHER).name(), OTHER_NAME);
         assert!(is_shared(OTHER) && !is_shared(first));
         assert_eq!(names.iter().map(|name| number(name)).collect::<Vec<_>>(), numbers);
+    }
+
+    /// It waited for a thread that is not there, for ever.
+    #[test]
+    fn in_a_child_a_name_that_was_being_stored_at_the_fork_is_passed_over() {
+        let table = [const { Line::new() }; LINES];
+        assert_eq!(number_in(&table, "a"), 0);
+        table[1].taken.store(true, Ordering::Relaxed);
+        assert_eq!([number_in(&table, "b"), number_in(&table, "a"), number_in(&table, "b")], [2, 0, 2]);
+        assert_eq!(table[1].name(), "");
     }
 }
