@@ -10,6 +10,7 @@ use crate::os::fake::{Call, When};
 use crate::os::{CHUNK, Room};
 
 const MIB: usize = 1 << 20;
+const PLENTY: Option<Room> = Some(Room { limit: 64 << 30, left: 48 << 30 });
 
 fn model(config: Config) -> Model<crate::os::fake::Fake> {
     Model::new(fake(2 << 30), 512 * MIB, config)
@@ -28,6 +29,9 @@ fn as_much_as_is_missing_and_the_limits_let_there_be() {
     let model = model(config);
     assert_eq!(model.cache.ahead_of(100 * MIB), 0, "before the start");
     start(&model, &config);
+    // It would be more than the host has, for all that is known.
+    assert_eq!(model.cache.ahead_of(100 * MIB), 0, "where nobody tells how much there is");
+    model.os().set_room(PLENTY);
     let cached = model.cache.cached_bytes();
     assert_eq!(model.cache.ahead_of(100 * MIB), (100 * MIB - cached).next_multiple_of(CHUNK));
     assert_eq!(model.cache.ahead_of(cached), 0);
@@ -45,6 +49,7 @@ fn a_ceiling_holds() {
     let config = Config::new().cache_bytes(64 * MIB);
     let model = model(config);
     start(&model, &config);
+    model.os().set_room(PLENTY);
     let wanted = model.cache.ahead_of(1 << 30);
     assert!((16 * MIB..=64 * MIB).contains(&wanted), "{wanted}");
     let run = model.cache.take_ahead(wanted).unwrap();
