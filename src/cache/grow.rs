@@ -198,6 +198,9 @@ impl<O: Os> Cache<O> {
             self.grew_in_place(block, longer);
             add(&self.tally.fresh_beside, fresh as u64);
             self.fresh_slow(fresh);
+            if fresh > 0 {
+                self.see_gaps();
+            }
             return Grown::InPlace;
         }
         if block.len >= MOVE_MIN
@@ -243,6 +246,7 @@ impl<O: Os> Cache<O> {
                 }
                 if run.found.fresh() > 0 {
                     self.fresh_slow(run.found.fresh());
+                    self.see_gaps();
                 }
                 Grown::Copy(run.span.start)
             }

@@ -39,6 +39,16 @@ const HALVED_AFTER: u16 = 512;
 /// at earlier times together, as columns do that are pushed to in turn.
 const SILENT_AT_LEAST: u16 = 8;
 
+/// How many rooms are denied once gaps were seen to cost memory: the first time, and at most. Two hundred vectors that are pushed to in turn
+/// until they are of 20 KB to 4 MB ask for some 500.
+const DENIED_MIN: u32 = 1 << 14;
+const DENIED_MAX: u32 = 1 << 24;
+
+/// Where so much is free in gaps, they cost more than they gain: this part of what is in use, as a divisor, and this in bytes. A program
+/// that has little goes on with what it has after a few rounds.
+const GAPS_SHARE: u64 = 4;
+const GAPS_MIN: u64 = 32 << 20;
+
 /// The doubling that a length belongs to.
 fn level_of(len: usize) -> usize {
     if len > ROOM_MAX { LEVELS - 1 } else { (((len >> 16) | 1).ilog2() as usize).min(LEVELS - 2) }
@@ -57,6 +67,10 @@ pub(super) struct Growth {
     /// So many have begun since one grew last, and so many did at most before.
     silent: u16,
     silent_max: u16,
+    /// For so many more no room is made, …
+    denied: u32,
+    /// … and the last time for so many.
+    denied_last: u32,
 }
 
 impl Growth {
@@ -67,7 +81,25 @@ impl Growth {
         grown: [0; LEVELS],
         silent: 0,
         silent_max: 0,
+        denied: 0,
+        denied_last: 0,
     };
+
+    /// Notes that memory was faulted in while much was free: in the gaps that rooms leave, if any are made. For a while none are, and for
+    /// four times as long the next time.
+    pub(super) fn note_gaps(&mut self) {
+        if self.denied == 0 {
+            self.denied_last = (4 * self.denied_last).clamp(DENIED_MIN, DENIED_MAX);
+            self.denied = self.denied_last;
+        }
+    }
+
+    /// Whether room is made for the next one that wants some.
+    fn grants(&mut self) -> bool {
+        let grants = self.denied == 0;
+        self.denied = self.denied.saturating_sub(1);
+        grants
+    }
 
     /// Notes that a vector came over from the small side.
     fn begin(&mut self) {
@@ -138,6 +170,16 @@ const fn several(room: usize) -> usize {
 }
 
 impl<O: Os> Cache<O> {
+    /// To be called when a block has grown into fresh memory: if much is free all the same, that lies in gaps, and this thread makes no
+    /// room for vectors for a while.
+    pub(super) fn see_gaps(&self) {
+        let Some(shard) = self.shard_with_runs() else { return };
+        let free = (self.heap.level().dirty + self.stacked()) as u64;
+        if free >= (self.live() / GAPS_SHARE).max(GAPS_MIN) {
+            shard.lock(self.os()).growth.note_gaps();
+        }
+    }
+
     /// To be called before `layout` is served for a vector that comes over from the small side, and is going to be pushed to:
     /// this thread's shard has room for as much as such vectors usually get, if that can be had.
     pub(crate) fn expect_growth(&self, layout: Layout) {
@@ -149,8 +191,9 @@ impl<O: Os> Cache<O> {
         let mut stacks = shard.lock(self.os());
         stacks.growth.begin();
         let room = stacks.growth.usual();
+        let wants = room > block.len.bytes().max(ROOM_MIN) && stacks.growth.grants();
         drop(stacks);
-        if room <= block.len.bytes().max(ROOM_MIN) || !self.pay(shard) {
+        if !wants || !self.pay(shard) {
             return;
         }
         let mut out = Leaving::NOTHING;
@@ -169,9 +212,11 @@ impl<O: Os> Cache<O> {
     /// longer still, with room for that.
     pub(super) fn cut_with_room(&self, len: usize) -> Option<usize> {
         let shard = self.shard_with_runs()?;
-        let growth = shard.lock(self.os()).growth;
-        let room = growth.usual().max(growth.usual_from(len));
-        if room <= len.max(ROOM_MIN) || !self.pay(shard) || !self.find_room(shard, room, true) {
+        let mut stacks = shard.lock(self.os());
+        let room = stacks.growth.usual().max(stacks.growth.usual_from(len));
+        let wants = room > len.max(ROOM_MIN) && stacks.growth.grants();
+        drop(stacks);
+        if !wants || !self.pay(shard) || !self.find_room(shard, room, true) {
             return None;
         }
         let start = shard.lock(self.os()).cut_long(len, &shard.counts)?;

@@ -127,3 +127,22 @@ fn vectors_that_are_pushed_to_in_turn_count_as_others_do() {
         (0..100).for_each(|_| growth.note(MIB / 2, MIB));
     }
 }
+
+#[test]
+fn no_room_is_made_for_a_while_once_gaps_cost_memory_and_for_longer_the_next_time() {
+    let mut growth = Growth::NONE;
+    assert!(growth.grants());
+    let denied = |growth: &mut Growth| (0..).take_while(|_| !growth.grants()).count();
+    growth.note_gaps();
+    growth.note_gaps();
+    assert_eq!(denied(&mut growth), 1 << 14, "noted twice, it is once");
+    growth.note_gaps();
+    assert!(!growth.grants());
+    growth.note_gaps();
+    assert_eq!(denied(&mut growth), (1 << 16) - 1);
+    (0..10).for_each(|_| {
+        growth.denied = 0;
+        growth.note_gaps();
+    });
+    assert_eq!(growth.denied, 1 << 24);
+}

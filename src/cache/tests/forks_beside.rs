@@ -8,6 +8,7 @@ use super::fake;
 use super::model::Model;
 use crate::cache::Cache;
 use crate::config::Config;
+use crate::os::Room;
 use crate::os::fake::Fake;
 
 const MIB: usize = 1 << 20;
@@ -15,6 +16,7 @@ const MIB: usize = 1 << 20;
 /// A model with 64 MiB free and resident.
 fn model() -> Model<Fake> {
     let model = Model::new(fake(2 << 30), 512 * MIB, Config::new());
+    model.os().set_room(Some(Room { limit: 64 << 30, left: 48 << 30 }));
     let layout = Layout::from_size_align(64 * MIB, 8).unwrap();
     let block = model.allocate(layout, false, 1).unwrap();
     model.os().touch(block.p, 64 * MIB);
