@@ -178,7 +178,7 @@ impl Arena {
         let body = self.body();
         // SAFETY: the bytes were in use, so they can be written (R2), and the exclusive borrow says that they no longer
         // are (R10).
-        unsafe { super::place::wipe(body.map.base(), body.dirty()) };
+        unsafe { crate::os::private::wipe_at(body.map.base(), body.dirty()) };
         body.note_clean();
     }
 

@@ -249,21 +249,6 @@ pub(super) unsafe fn collected<'a, T, E>(
     Ok(unsafe { slice::from_raw_parts_mut(slots.as_mut_ptr().cast(), written) })
 }
 
-/// Overwrites the first `len` bytes of an arena with zeros, whatever the compiler thinks of it.
-///
-/// # Safety
-/// They can be written, and nobody uses them.
-pub(super) unsafe fn wipe(base: NonNull<u8>, len: usize) {
-    // SAFETY: as the caller promises.
-    unsafe { base.write_bytes(0, len) };
-    // The block claims to read all memory that the pointer reaches, so that the writes above must have happened.
-    // SAFETY: it does nothing.
-    #[cfg(not(miri))]
-    unsafe {
-        core::arch::asm!("/* {0} */", in(reg) base.as_ptr(), options(nostack, preserves_flags));
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;

@@ -201,38 +201,24 @@ fn reserve_secret(total: usize) -> Result<NonNull<u8>, Errno> {
     mapped
 }
 
-/// Zeroes `bytes` with stores that no compiler may leave out. Not by `explicit_bzero`, which glibc has from 2.25 on: Rust links for
-/// 2.17.
+/// Zeroes `bytes` with stores that no compiler may leave out.
 pub(crate) fn wipe(bytes: &mut [u8]) {
-    #[cfg(all(
-        not(miri),
-        any(
-            target_arch = "x86_64",
-            target_arch = "aarch64",
-            target_arch = "riscv64",
-            target_arch = "loongarch64"
-        )
-    ))]
-    {
-        bytes.fill(0);
-        // The block claims to read all memory that the pointer reaches, so that the stores must have happened.
-        // SAFETY: it does nothing.
-        unsafe {
-            core::arch::asm!("/* {0} */", in(reg) bytes.as_mut_ptr(), options(nostack, preserves_flags));
-        }
-    }
-    #[cfg(not(all(
-        not(miri),
-        any(
-            target_arch = "x86_64",
-            target_arch = "aarch64",
-            target_arch = "riscv64",
-            target_arch = "loongarch64"
-        )
-    )))]
-    for byte in bytes.iter_mut() {
-        // SAFETY: the pointer is that of a unique reference.
-        unsafe { core::ptr::write_volatile(byte, 0) };
+    // SAFETY: the range is that of a unique slice of bytes, for which zero is a valid value.
+    unsafe { wipe_at(NonNull::from(&mut *bytes).cast(), bytes.len()) };
+}
+
+/// The same of memory that may hold anything. Not by `explicit_bzero`, which glibc has from 2.25 on: Rust links for 2.17.
+///
+/// # Safety
+/// The range can be written, and nobody else uses it.
+pub(crate) unsafe fn wipe_at(base: NonNull<u8>, len: usize) {
+    // SAFETY: as the caller promises.
+    unsafe { base.write_bytes(0, len) };
+    // The block claims to read all memory that the pointer reaches, so that the stores must have happened.
+    // SAFETY: it does nothing.
+    #[cfg(not(miri))]
+    unsafe {
+        core::arch::asm!("/* {0} */", in(reg) base.as_ptr(), options(nostack, preserves_flags));
     }
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
 }
