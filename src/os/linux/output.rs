@@ -104,7 +104,9 @@ pub(crate) fn write_error(bytes: &[u8]) -> Outcome {
         let wrote = again(|| unsafe {
             libc::syscall(libc::SYS_write, libc::STDERR_FILENO, rest.as_ptr(), rest.len())
         })?;
-        rest = usize::try_from(wrote).ok().and_then(|wrote| rest.get(wrote..)).unwrap_or_default();
+        // None of them: it would go on so.
+        let wrote = usize::try_from(wrote).ok().filter(|&wrote| wrote > 0);
+        rest = wrote.and_then(|wrote| rest.get(wrote..)).unwrap_or_default();
     }
     Ok(())
 }

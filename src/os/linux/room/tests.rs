@@ -174,7 +174,7 @@ fn this_host_has_room() {
 #[test]
 fn the_kernel_tells_of_the_host_without_a_file() {
     let (told, read) = (of_kernel().unwrap(), of_files().unwrap());
-    // Both count what the kernel itself was given at the start; pages, and KiB.
-    assert!(told.limit.abs_diff(read.limit) <= 64 << 10, "{told:?} {read:?}");
+    // A container may be shown a file that says less. Pages, and KiB.
+    assert!(told.limit + (64 << 10) >= read.limit, "{told:?} {read:?}");
     assert!(told.left > 0 && told.left <= told.limit);
 }
