@@ -87,7 +87,7 @@ impl Growth {
 
     /// Notes that memory was faulted in while much was free: in the gaps that rooms leave, if any are made. For a while none are, and for
     /// four times as long the next time.
-    pub(super) fn note_gaps(&mut self) {
+    fn note_gaps(&mut self) {
         if self.denied == 0 {
             self.denied_last = (4 * self.denied_last).clamp(DENIED_MIN, DENIED_MAX);
             self.denied = self.denied_last;

@@ -101,8 +101,6 @@ fn columns_that_are_pushed_to_in_turn_are_copied_no_more_either() {
     }
 }
 
-/// Vectors began at the end of resident memory and went on where there was none. So pages were moved there, in each round
-/// further on, and long blocks lay elsewhere than short ones.
 /// Tables of many widths that get their rows in turn: each had room for as much as the longest got to, and what lay between them fitted
 /// nobody else. 198 MiB took 228 in the first round, and 350 in the tenth.
 #[test]
@@ -137,6 +135,8 @@ fn columns_of_many_speeds_leave_no_more_between_them_each_round() {
     assert!(more <= 80 * MIB as u64, "{} MiB", more >> 20);
 }
 
+/// Vectors began at the end of resident memory and went on where there was none. So pages were moved there, in each round
+/// further on, and long blocks lay elsewhere than short ones.
 #[test]
 fn vectors_and_long_blocks_that_are_alone_all_begin_where_the_last_one_did() {
     let model = model();
