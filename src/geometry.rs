@@ -134,7 +134,8 @@ pub(crate) struct Block {
     pub(crate) len: Granules,
     /// What its start must be a multiple of, in bytes: at least a granule.
     pub(crate) align: usize,
-    /// The class of its length, which is known by the way; none where its alignment keeps others off ([`Block::is_apart`]).
+    /// The class of its length, which is known by the way; none where its alignment keeps others off ([`Block::is_apart`]), or would for
+    /// the length of its class: what is as long as its alignment needs no granule for a colour, and with one it would take two places.
     pub(crate) class: Option<SizeClass>,
 }
 
@@ -160,7 +161,22 @@ impl Block {
         }
         let class = SizeClass::of_at_least(granules);
         let block = Self { len: class.len, align, class: None };
-        Some(if block.is_apart() { block } else { Self { class: Some(class), ..block } })
+        if align > GRANULE {
+            let exact = Self { len: Granules(granules), ..block };
+            if exact.pitch() < block.pitch() {
+                return Some(exact);
+            }
+            if block.is_apart() {
+                return Some(block);
+            }
+        }
+        Some(Self { class: Some(class), ..block })
+    }
+
+    /// From the beginning of one such block to that of the next, at least, in bytes.
+    #[inline]
+    const fn pitch(self) -> usize {
+        self.len.bytes().next_multiple_of(self.align)
     }
 
     /// Whether it is shorter than a huge page, and its alignment so much longer than itself that blocks like it lie two of their
@@ -169,7 +185,7 @@ impl Block {
     #[inline]
     pub(crate) const fn is_apart(self) -> bool {
         let len = self.len.bytes();
-        self.align > GRANULE && len < CHUNK && len.next_multiple_of(self.align) >= 2 * len
+        self.align > GRANULE && len < CHUNK && self.pitch() >= 2 * len
     }
 
     /// Where the block begins whose caller holds `pointer` (G3).
@@ -331,11 +347,25 @@ mod tests {
                 } else if size > 16 << 20 {
                     assert!(waste * 50 <= size, "{size} {align}: {waste}");
                 }
-                assert_eq!(block.class, SizeClass::of(block.len).filter(|_| !block.is_apart()));
+                let is_exact = align > GRANULE && (size..size + GRANULE).contains(&block.len.bytes());
+                assert!(block.class.is_some() || block.len.0 > CLASS_TOP + 1 || block.is_apart() || is_exact);
                 assert!(block.class.is_none_or(|class| class.len() == block.len));
             }
             // Every size near the small end, then ever sparser ones, around powers of two exactly.
             size += if size < 200 << 10 { 61 } else { size / 97 };
+        }
+    }
+
+    /// A class's length is a granule more, for a colour, and the next place to begin was one further on then.
+    #[test]
+    fn blocks_as_long_as_their_alignment_lie_beside_each_other() {
+        for align in (13..=21).map(|log2| 1_usize << log2) {
+            for size in
+                [align, align - 1, 2 * align, 3 * align].into_iter().filter(|&size| size >= LARGE_FROM_MIN)
+            {
+                let block = Block::of(layout(size, align)).unwrap();
+                assert_eq!(block.pitch(), size.next_multiple_of(align), "{size} {align}");
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 //! minutes: a window is 16 peaks long, and twice as long each time that forgetting turns out to have been a
 //! mistake. Pure arithmetic: it is told what happens and answers how much is too much.
 
-use crate::heap::{Keep, Unit};
+use crate::heap::{Keep, Level, Overstated, Unit};
 use crate::os::Strain;
 
 /// A window is this many peaks of bytes allocated, at first. A prover allocates its peak two to ten times a
@@ -51,6 +51,10 @@ pub(crate) struct Limits {
     /// The highest bytes handed out, in this window and in the one before.
     peak: usize,
     peak_before: usize,
+    /// How often the heap's highest level had been raised, and had turned out to be too high, when it was seen last, and when the window
+    /// before ended.
+    seen: (u64, u64),
+    seen_before: (u64, u64),
     /// The highest of all, as far as the floor goes.
     forgotten: usize,
     /// What was remembered before memory was given up because its peak was forgotten, and then, if none has been missed since.
@@ -72,6 +76,8 @@ impl Limits {
             window_peaks: WINDOW_PEAKS,
             peak: 0,
             peak_before: 0,
+            seen: (0, 0),
+            seen_before: (0, 0),
             forgotten: 0,
             gave_up: None,
             pressed: 0,
@@ -93,6 +99,24 @@ impl Limits {
     /// The most that may be handed out and cached together, or cached alone where there is a ceiling.
     pub(crate) fn total(&self) -> usize {
         self.peak.max(self.peak_before).max(self.forgotten)
+    }
+
+    /// Notes how full the heap is. If its highest level turned out to have been too high, so had this window's.
+    pub(crate) fn saw(&mut self, level: &Level) {
+        // Who read it before somebody else who has been here tells nothing new.
+        if level.corrections > self.seen.1 {
+            self.peak = level.out_max;
+            self.seen.1 = level.corrections;
+        }
+        self.seen.0 = self.seen.0.max(level.raises);
+    }
+
+    /// Lowers the peak of the window before by what it was too high for a block that has gone back since; the heap has lowered its own for
+    /// the `corrections`th time.
+    pub(crate) fn overstated(&mut self, by: Overstated, corrections: u64) {
+        if by.since < self.seen_before.0 && corrections > self.seen_before.1 {
+            self.peak_before = self.peak_before.saturating_sub(by.bytes);
+        }
     }
 
     /// Notes that `bytes` have been allocated, while `highest` was handed out at most and `now` is. Gives
@@ -122,6 +146,7 @@ impl Limits {
         self.allocated = 0;
         self.forgotten = self.forgotten.max(self.peak_before).min(self.floor);
         self.peak_before = self.peak;
+        self.seen_before = self.seen;
         self.peak = now;
     }
 

@@ -212,7 +212,7 @@ impl<O: Os> Cache<O> {
             self.settle_note(&noted);
             self.given(dirty);
         } else {
-            self.heap.give_absent(span, absent);
+            self.give_absent(span, &scan, &noted);
             self.settle_note(&noted);
             self.given(self.heap.level().dirty);
         }
@@ -234,9 +234,20 @@ impl<O: Os> Cache<O> {
                 self.learn_reach(taken, noted, last.start);
             }
             // With a node of its own it is as a block.
-            self.heap.give_absent(tail, scan.absent());
+            self.give_absent(tail, &scan, &noted);
         }
         held
+    }
+
+    /// Gives the heap a block, or the end of one, of which parts were seen untouched, and has the peaks that it was out at be
+    /// what they were of memory.
+    fn give_absent(&self, span: Span, scan: &Scan, noted: &Noted) {
+        let absent = scan.absent();
+        let overstated = noted.overstated(absent.iter().map(|part| part.len).sum());
+        let corrections = self.heap.give_absent(span, absent, overstated);
+        if overstated.bytes > 0 {
+            self.limits.lock(self.os()).overstated(overstated, corrections);
+        }
     }
 
     /// Learns from a block that is resized before it is freed, and not noted any more, what was touched of it until now; `block` is where its

@@ -164,6 +164,7 @@ impl<O: Os> Cache<O> {
         self.drain();
         let level = self.heap.level();
         let mut limits = self.limits.lock(self.os());
+        limits.saw(&level);
         limits.aged(level.out_max, level.out);
         let (excess, keep, unit) = self.too_much(&limits, &level);
         let remembered = limits.total();

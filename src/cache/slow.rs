@@ -260,7 +260,8 @@ impl<O: Os> Cache<O> {
         let credit = if fresh { absent.min(untouched) } else { 0 };
         if fresh || kind.is_ranked() || (zeroed && SizeClass::of(Granules(len / GRANULE)).is_none()) {
             let warm = run.unclean.parts().last().map_or(0, |part| part.end() - run.span.start);
-            self.remember(run.span.start, Noted { credit, zeroed, fresh, warm, kind, len });
+            let since = if fresh { self.heap.raises() } else { 0 };
+            self.remember(run.span.start, Noted { credit, zeroed, fresh, warm, kind, since, len });
         }
         if untouched > credit {
             self.fresh_slow(untouched - credit);

@@ -40,16 +40,13 @@ impl<O: Os> Cache<O> {
             self.look_slow();
         }
         self.see_beside(self.os().now(), fresh);
-        let level = self.heap.level();
+        let level = self.heap.level_of_miss();
         let mut limits = self.limits.lock(self.os());
-        let mut highest = level.out_max;
-        // What could not serve this run is as good as handed out: to forget it would purge, when this run is free
-        // again, what it will need next time, and leave the resident peak what it is.
-        highest = highest.max(level.out + level.stranded);
+        limits.saw(&level);
         if fresh >= CHUNK {
-            limits.missed(highest);
+            limits.missed(level.out_max);
         }
-        limits.allocated(0, highest, level.out);
+        limits.allocated(0, level.out_max, level.out);
         let (excess, keep, unit) = self.too_much(&limits, &level);
         drop(limits);
         if excess > 0 {
@@ -105,6 +102,7 @@ impl<O: Os> Cache<O> {
         self.see_beside(now, 0);
         let level = self.heap.level();
         let mut limits = self.limits.lock(self.os());
+        limits.saw(&level);
         let ended = limits.allocated(bytes, level.out_max, level.out);
         let remembered = limits.total();
         let (excess, keep, unit) = self.too_much(&limits, &level);

@@ -5,7 +5,7 @@
 //! memory which nobody had touched yet, or zeros, or have a rank. Forgetting one costs speed, and calls resident what is
 //! not.
 
-use crate::heap::Span;
+use crate::heap::{Overstated, Span};
 use crate::zeroing::Kind;
 
 /// Slots.
@@ -30,13 +30,20 @@ pub(super) struct Noted {
     pub(super) warm: usize,
     /// What it is expected to be used like. Its rank is its own until it is forgotten.
     pub(super) kind: Kind,
+    /// How often the heap's highest level had been raised when it was taken, where it was fresh.
+    pub(super) since: u64,
     /// How long it was when it was taken, in bytes: what is learned of it is said of blocks that are asked for as long.
     pub(super) len: usize,
 }
 
 impl Noted {
     pub(super) const NOTHING: Self =
-        Self { credit: 0, zeroed: false, fresh: false, warm: 0, kind: Kind::of(0), len: 0 };
+        Self { credit: 0, zeroed: false, fresh: false, warm: 0, kind: Kind::of(0), since: 0, len: 0 };
+
+    /// What was wrong about the level of what is handed out if so many bytes of it are untouched.
+    pub(super) const fn overstated(&self, untouched: usize) -> Overstated {
+        Overstated { bytes: untouched.saturating_sub(self.credit), since: self.since }
+    }
 
     /// The part of a block, which may have grown since, that it was taken as.
     pub(super) fn taken(&self, block: Span) -> Span {

@@ -1,7 +1,7 @@
 //! What the heap says about itself: its books, and what the limits are about.
 
 use super::pool::State;
-use super::{PageHeap, SEAMS_MAX};
+use super::{Inner, PageHeap, SEAMS_MAX};
 use crate::os::Os;
 
 /// Bytes in each part of the books, and what has been counted since the start.
@@ -54,6 +54,15 @@ impl Books {
     }
 }
 
+/// By how much the level of what is handed out was too high for a block, of which that many bytes were expected to be touched and
+/// were not: a peak that was noted while it was out was no peak of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Overstated {
+    pub(crate) bytes: usize,
+    /// How often the highest level had been raised when it was taken.
+    pub(crate) since: u64,
+}
+
 /// How full the heap is, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
@@ -61,10 +70,11 @@ pub(crate) struct Level {
     pub(crate) out: usize,
     /// The most of it in this window.
     pub(crate) out_max: usize,
+    /// How often that was raised, and how often it turned out to have been too high.
+    pub(crate) raises: u64,
+    pub(crate) corrections: u64,
     /// Free and presumed resident.
     pub(crate) dirty: usize,
-    /// Of those, in parts of chunks, which serve short runs alone and are not purged while memory is to be had.
-    pub(crate) stranded: usize,
     /// Open, free, and known to hold nothing.
     pub(crate) zero: usize,
 }
@@ -117,13 +127,22 @@ impl<O: Os> PageHeap<O> {
     pub(crate) fn level(&self) -> Level {
         let mut inner = self.inner.lock(&self.os);
         inner.note_peak();
-        Level {
-            out: inner.present(),
-            out_max: inner.out_max,
-            dirty: inner.dirty(),
-            stranded: inner.pieces.stranded(State::Dirty),
-            zero: inner.pieces.bytes(State::Zero),
-        }
+        inner.level()
+    }
+
+    /// The same, where a run has just been handed out that was fresh. What could not serve it is as good as handed out: to
+    /// forget it would purge, when this run is free again, what it will need next time, and leave the resident peak what it is.
+    pub(crate) fn level_of_miss(&self) -> Level {
+        let mut inner = self.inner.lock(&self.os);
+        let stranded = inner.pieces.stranded(State::Dirty);
+        let present = inner.present();
+        inner.raise(present + stranded);
+        inner.level()
+    }
+
+    /// How often the highest level was raised so far.
+    pub(crate) fn raises(&self) -> u64 {
+        self.inner.lock(&self.os).raises
     }
 
     /// Bytes handed out, less what is expected to stay untouched, with what the rest of the process holds.
@@ -146,6 +165,7 @@ impl<O: Os> PageHeap<O> {
     pub(crate) fn begin_window(&self) {
         let mut inner = self.inner.lock(&self.os);
         inner.out_max = inner.present();
+        inner.raises += 1;
     }
 
     /// Notes how many bytes of the process, of `anonymous` in all, are not ours. Of what is handed out `untouched` bytes have
@@ -163,5 +183,18 @@ impl<O: Os> PageHeap<O> {
     /// Notes how many of the bytes handed out are expected to stay untouched.
     pub(crate) fn expect_absent(&self, bytes: usize) {
         self.inner.lock(&self.os).absent = bytes;
+    }
+}
+
+impl Inner {
+    fn level(&self) -> Level {
+        Level {
+            out: self.present(),
+            out_max: self.out_max,
+            raises: self.raises,
+            corrections: self.corrections,
+            dirty: self.dirty(),
+            zero: self.pieces.bytes(State::Zero),
+        }
     }
 }

@@ -16,7 +16,7 @@ impl<O: Os> PageHeap<O> {
             let out_before = inner.present() + spans.iter().map(|span| span.len).sum::<usize>();
             let restated: usize = spans.iter().map(|&span| inner.restate_around(span)).sum();
             // It was resident while the blocks were out: a peak that left it out would have it purged, and faulted in again.
-            inner.out_max = inner.out_max.max(out_before + restated);
+            inner.raise(out_before + restated);
         }
         inner.dirty()
     }

@@ -23,7 +23,7 @@ mod trim;
 mod walk;
 mod window;
 
-pub(crate) use books::{Books, Level};
+pub(crate) use books::{Books, Level, Overstated};
 pub(crate) use pieces::{Fit, Span};
 pub(crate) use pool::State;
 pub(crate) use purge::{Keep, Unit};
@@ -96,8 +96,10 @@ struct Inner {
     regions: Regions,
     setup: Setup,
     out: usize,
-    /// The highest `present` of this window.
+    /// The highest `present` of this window, how often it was raised, and how often it turned out to have been too high.
     out_max: usize,
+    raises: u64,
+    corrections: u64,
     /// Bytes handed out that are expected to stay untouched.
     absent: usize,
     /// Bytes of the process that are not ours and in memory, as last seen.
@@ -163,6 +165,8 @@ impl<O: Os> PageHeap<O> {
                 setup,
                 out: 0,
                 out_max: 0,
+                raises: 0,
+                corrections: 0,
                 absent: 0,
                 beside: 0,
                 loose: 0,
@@ -318,7 +322,22 @@ impl Inner {
 
     /// Notes how much is handed out; before anything is given back, so that no peak is missed.
     fn note_peak(&mut self) {
-        self.out_max = self.out_max.max(self.present());
+        self.raise(self.present());
+    }
+
+    fn raise(&mut self, present: usize) {
+        if present > self.out_max {
+            self.out_max = present;
+            self.raises += 1;
+        }
+    }
+
+    /// Lowers the highest level by what it was too high for a block that has just gone back, if that was out when it was noted.
+    fn correct_peak(&mut self, overstated: Overstated) {
+        if overstated.bytes > 0 && overstated.since < self.raises {
+            self.out_max = self.out_max.saturating_sub(overstated.bytes).max(self.present());
+            self.corrections += 1;
+        }
     }
 
     /// Bytes free and presumed resident.

@@ -2,7 +2,7 @@
 
 use super::pieces::Span;
 use super::pool::State;
-use super::{Inner, PageHeap};
+use super::{Inner, Overstated, PageHeap};
 use crate::os::{CHUNK, GRANULE, Os};
 
 /// In what units a purge works.
@@ -142,8 +142,9 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Takes back a block parts of which were hardly touched: those (whole chunks, ascending) are purged, which
-    /// costs little where there is little to purge, and are zero afterwards.
-    pub(crate) fn give_absent(&self, span: Span, absent: &[Span]) {
+    /// costs little where there is little to purge, and are zero afterwards. What that tells of the highest level is booked; gives
+    /// how often that turned out to have been too high.
+    pub(crate) fn give_absent(&self, span: Span, absent: &[Span], overstated: Overstated) -> u64 {
         if self.misuse.is_on() {
             let mut at = span.start;
             for part in absent.iter().copied().chain([Span::new(span.end(), 0)]) {
@@ -155,10 +156,12 @@ impl<O: Os> PageHeap<O> {
         if absent.len() * 2 + 1 > super::SPLITS || !inner.ensure_spare(&self.os) {
             drop(inner);
             self.give(&[span], 0);
-            return;
+            return 0;
         }
         inner.note_peak();
         inner.out -= span.len;
+        inner.correct_peak(overstated);
+        let corrections = inner.corrections;
         inner.transit += span.len;
         inner.operations += 1;
         let mut at = span.start;
@@ -177,6 +180,7 @@ impl<O: Os> PageHeap<O> {
             let _ = self.make_zero(part);
         }
         self.reenter().operations -= 1;
+        corrections
     }
 
     /// Offers all dirty memory to the kernel, to take when it needs it. Gives the bytes offered.

@@ -223,7 +223,7 @@ impl Inner {
                     let rest = self.held(Span::between(start + reach, start + fit.len), states);
                     let gained = lead + (fit.len - reach) - rest;
                     let score = (gained, self.good_ends(Span::new(start, fit.len), states));
-                    if lead > 0 && best.is_none_or(|(most, _)| score > most) {
+                    if lead > rest && best.is_none_or(|(most, _)| score > most) {
                         best = Some((score, start));
                     }
                 }

@@ -3,6 +3,7 @@
 use super::*;
 
 const MIB: usize = 1 << 20;
+const GIB: usize = 1 << 30;
 
 fn limits(ceiling: Option<usize>) -> Limits {
     let mut limits = Limits::new();
@@ -238,4 +239,47 @@ fn looks_in_quick_succession_are_one() {
     }
     limits.strain(100_000_000, strain(100), [None; 2], 8);
     assert_eq!(limits.pressed(), 4);
+}
+
+fn level(out_max: usize, raises: u64, corrections: u64) -> Level {
+    Level { out: 0, out_max, raises, corrections, dirty: 0, zero: 0 }
+}
+
+#[test]
+fn a_level_that_turned_out_too_high_is_no_peak_and_one_that_was_read_before_tells_nothing() {
+    let mut limits = limits(None);
+    for (level, total) in [
+        (level(4 << 30, 3, 0), 4 << 30),
+        // Half of it had been touched.
+        (level(2 << 30, 3, 1), 2 << 30),
+        (level(GIB, 4, 1), 2 << 30),
+    ] {
+        limits.saw(&level);
+        limits.allocated(0, level.out_max, 0);
+        assert_eq!(limits.total(), total);
+    }
+    limits.saw(&level(3 << 30, 5, 0));
+    assert_eq!(limits.total(), 2 << 30);
+}
+
+#[test]
+fn a_peak_of_the_window_before_is_lowered_by_what_was_out_at_it() {
+    let mut limits = limits(None);
+    let seen = |limits: &mut Limits, level: Level| {
+        limits.saw(&level);
+        limits.allocated(0, level.out_max, 0);
+    };
+    seen(&mut limits, level(6 << 30, 7, 1));
+    limits.aged(6 << 30, 0);
+    assert_eq!(limits.total(), 6 << 30);
+    // Taken since the peak, or lowered before the window ended: that is in it already.
+    limits.overstated(Overstated { bytes: GIB, since: 7 }, 2);
+    limits.overstated(Overstated { bytes: GIB, since: 6 }, 1);
+    assert_eq!(limits.total(), 6 << 30);
+    limits.overstated(Overstated { bytes: GIB, since: 6 }, 2);
+    assert_eq!(limits.total(), 5 << 30);
+    // What is forgotten of it goes too.
+    limits.aged(0, 0);
+    limits.aged(0, 0);
+    assert_eq!(limits.total(), FLOOR);
 }

@@ -176,6 +176,59 @@ fn a_block_has_its_rank_until_it_is_freed_or_resized() {
     finish(&model, Vec::new(), true);
 }
 
+/// Vectors with far more room than content, another part of it each round. While nobody knew what they are touched like, all of
+/// their room counted as a peak, and nothing kept what is free and resident from growing towards that, block by block.
+#[test]
+fn room_that_nobody_touched_is_no_peak_of_memory() {
+    let model = Model::new(fake_in_short(16 << 30, 0), 8 << 30, Config::new());
+    let room = Layout::from_size_align(64 * MIB, 8).unwrap();
+    let mut after_ten = 0;
+    for round in 0..60 {
+        let blocks: Vec<_> = (0..24)
+            .map(|nth| {
+                let p = model.cache.allocate(room, &Config::new(), |_| ());
+                model.os().touch(p.addr(), (1 + (nth + round) % 5) * MIB);
+                p
+            })
+            .collect();
+        blocks.into_iter().for_each(|p| model.cache.deallocate(p, room));
+        let level = model.cache.heap.level();
+        // Of 1.5 GiB of room, 72 MiB are touched, in 72 to 120 whole chunks.
+        assert!(level.out_max <= 300 * MIB, "round {round}: {} MiB", level.out_max / MIB);
+        if round == 10 {
+            after_ten = model.os().resident_bytes();
+        }
+    }
+    let resident = model.os().resident_bytes();
+    assert!(resident <= after_ten + 16 * MIB, "{} MiB, {} before", resident / MIB, after_ten / MIB);
+    finish(&model, Vec::new(), true);
+}
+
+/// A window whose end lay upon more resident memory than its front gained kept that from everybody, and faulted in what it had gained
+/// besides.
+#[test]
+fn no_block_covers_more_that_is_resident_than_it_uses() {
+    let model = with_pieces(&[(180, true, true), (2, false, false)]);
+    let (model, live) = model;
+    let resident = model.os().resident_bytes();
+    let longer = Layout::from_size_align(1 << 30, 8).unwrap();
+    for _ in 0..2 {
+        let p = model.cache.allocate(longer, &Config::new(), |_| ());
+        model.os().touch(p.addr(), 2 * MIB);
+        model.cache.deallocate(p, longer);
+    }
+    let p = model.cache.allocate(longer, &Config::new(), |_| ());
+    model.os().touch(p.addr(), 2 * MIB);
+    let whole = Layout::from_size_align(170 * MIB, 8).unwrap();
+    let beside = model.cache.allocate(whole, &Config::new(), |_| ());
+    model.os().touch(beside.addr(), 170 * MIB);
+    assert!(model.os().resident_bytes() <= resident + 8 * MIB, "what is resident serves who touches it");
+    model.cache.deallocate(p, longer);
+    model.cache.deallocate(beside, whole);
+    live.into_iter().for_each(|(p, layout)| model.cache.deallocate(p, layout));
+    finish(&model, Vec::new(), true);
+}
+
 #[test]
 fn a_block_freed_while_its_thread_forks_is_expected_nothing_of() {
     let model = Model::new(fake_in_short(4 << 30, 0), 1 << 30, Config::new());
