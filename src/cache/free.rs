@@ -175,7 +175,9 @@ impl<O: Os> Cache<O> {
     /// Takes back a block of which something was noted: learns from it, and what of it is still untouched goes back as
     /// zero memory.
     fn give_noted(&self, span: Span, noted: Noted) {
-        let scan = if noted.fresh { self.scan(span) } else { None };
+        // Most are touched no further than blocks like them were before, and no part of those had to be faulted in.
+        let as_before = || if noted.warm_whole { self.scan_behind(span, noted.warm) } else { None };
+        let scan = if noted.fresh { as_before().or_else(|| self.scan(span)) } else { None };
         let scan = scan.unwrap_or(Scan::all_of(span));
         let absent = scan.absent();
         let (kind, taken) = (noted.kind, noted.taken(span));

@@ -11,20 +11,20 @@ use super::shard::{Shard, Stacks};
 use super::{Cache, count::add};
 use crate::geometry::SizeClass;
 use crate::heap::{Run, Span};
-use crate::os::Os;
+use crate::os::{GRANULE, Os};
 use crate::sync::atomic::Ordering;
 
 /// Fresh memory comes with so much more of it as this part of what the thread has in use, as a divisor.
 const FRESH_SHARE: usize = 32;
 
 /// A thread that has little in use takes so much along for its first hot run, in bytes: it is all that it goes over then, a block
-/// or a vector at a time, and what is not touched of it costs nothing.
-const FIRST_HOT: usize = 1 << 20;
+/// or a vector at a time, whatever comes from a hot run, and what is not touched of it costs nothing.
+const FIRST_HOT: usize = HOT_BLOCK_MAX / GRANULE * GRANULE;
 
-/// So much free memory for each shard, and at most so much in all, is left where it is for a block of a class, in bytes: half
-/// of what a second-level cache holds.
-const LITTLE_PER_SHARD: usize = 512 << 10;
-const LITTLE_MAX: usize = 16 << 20;
+/// So much free memory for each shard, and at most so much in all, is left where it is for a block of a class, in bytes: with two
+/// shards a processor, a first hot run for each thread of as many as there are processors, of sixteen at most.
+const LITTLE_PER_SHARD: usize = 768 << 10;
+const LITTLE_MAX: usize = 32 * LITTLE_PER_SHARD;
 
 /// With more in use than so many times that, caches hold little of it, and nothing is left.
 const CACHED_TIMES: usize = 8;
@@ -145,23 +145,28 @@ impl<O: Os> Cache<O> {
         stacks.let_go(self.bounds().bytes + stacks.hot.rest().len, out, counts);
     }
 
-    /// How much more than a block of a class shall be taken where it is fresh, in bytes, for which a node is held then: a part of
-    /// what the thread has in use; or, where little is free in all, what a hot run begins with, for a thread that has none.
+    /// How much more than a block of a class shall be taken where it is fresh, in bytes, for which a node is held then: what a hot run
+    /// begins with where that is the first of a thread (`is_first`) that has none, or a part of what the thread has in use.
     /// Nothing for which address space would have to be mapped, or where all that is open is resident.
     /// Threads that go on to take fresh memory block by block lie between each other's blocks, and what each frees never
     /// merges with its own.
-    pub(super) fn more_fresh(&self, class: SizeClass, is_little_free: bool) -> usize {
+    pub(super) fn more_fresh(&self, class: SizeClass, is_first: bool) -> usize {
         let len = class.len().bytes();
         let Some(shard) = self.shard_with_runs().filter(|_| len <= HOT_BLOCK_MAX) else { return 0 };
-        let most = if !is_little_free {
-            HOT_MAX.min(shard.counts.in_use() / FRESH_SHARE)
+        let most = if !is_first {
+            whole_blocks(HOT_MAX.min(shard.counts.in_use() / FRESH_SHARE), len)
         } else if shard.lock(self.os()).hot.rest().is_empty() {
             FIRST_HOT
         } else {
             0
         };
-        let more = whole_blocks(most, len).saturating_sub(len);
+        let more = most.saturating_sub(len);
         if more > 0 && self.heap.hold_node_for_fresh(len + more) { more } else { 0 }
+    }
+
+    /// Whether this thread has nothing in use.
+    pub(super) fn has_nothing(&self) -> bool {
+        self.shard_slow().is_some_and(|mine| mine.counts.in_use() == 0)
     }
 
     /// Whether a block of `len` bytes is part of more than ever was in use, and all shards together hold no more than they may
@@ -176,8 +181,8 @@ impl<O: Os> Cache<O> {
             && held as u64 <= live / FRESH_SHARE as u64
     }
 
-    /// Whether so little is free in all, and in use, that a block of a class takes nothing from threads that have more in use
-    /// than at hand. What they have at hand is in their caches; where each block goes from one to another, filling it costs
+    /// Whether so little is free in all, and in use, that a block of a class takes nothing from threads that need what they have at
+    /// hand ([`Cache::is_used_by_others`]): it is in their caches; where each block goes from one to another, filling it costs
     /// twice as much. Not under a small ceiling, nor where blocks are wiped: such shards have no runs to go on with.
     pub(super) fn is_little_free(&self) -> bool {
         let Some(mine) = self.shard_with_runs() else { return false };
@@ -197,21 +202,21 @@ impl<O: Os> Cache<O> {
         let live = usize::try_from(self.live()).unwrap_or(usize::MAX);
         // Relaxed: an estimate.
         let held: usize = shards.iter().map(|shard| shard.counts.stacked.load(Ordering::Relaxed)).sum();
-        let most = little.min(live / 2);
-        live <= in_caches && held <= most && held + dirty <= most
+        live <= in_caches && held + dirty <= little
     }
 
-    /// Whether a shard is another thread's than this one's, and has more in use than at hand. One whose threads free what others
-    /// took, or are gone, has not.
+    /// Whether a shard is another thread's than this one's, and has more in use than at hand, or no more at hand than who has one block
+    /// at a time goes over. One whose threads free what others took, or are gone, has mostly more.
     pub(super) fn is_used_by_others(&self, shard: &Shard) -> bool {
         // Relaxed: an estimate.
         let held = shard.counts.stacked.load(Ordering::Relaxed);
-        shard.counts.in_use() >= held && self.shard_slow().is_none_or(|mine| !core::ptr::eq(mine, shard))
+        (held <= HOT_BLOCK_MAX || shard.counts.in_use() >= held)
+            && self.shard_slow().is_none_or(|mine| !core::ptr::eq(mine, shard))
     }
 
     /// Keeps what a run has beyond `len` bytes for this thread's next blocks, with the node that is held for it; the node
     /// alone if there was no run. If there is no hot run, it is that, and the block in front of it can be put back.
-    pub(super) fn keep_more(&self, run: Option<&mut Run>, len: usize, is_little_free: bool) {
+    pub(super) fn keep_more(&self, run: Option<&mut Run>, len: usize, is_first: bool) {
         let (start, rest) = run.map_or((0, Span::default()), |run| (run.span.start, run.cut_back(len)));
         let Some(shard) = self.shard_slow() else {
             return self.heap.give_piece(rest, 1);
@@ -221,7 +226,7 @@ impl<O: Os> Cache<O> {
         self.see_regions(&mut stacks);
         if rest.is_empty() {
             stacks.tokens += 1;
-        } else if is_little_free && stacks.hot.rest().is_empty() {
+        } else if is_first && stacks.hot.rest().is_empty() {
             stacks.replace_hot(Hot::behind(start, rest), &shard.counts);
             stacks.tokens += 1;
         } else {

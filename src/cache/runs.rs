@@ -306,6 +306,15 @@ impl Stacks {
             self.note_runs(0, 0, counts);
             return self.cut(class, counts);
         }
+        // Whoever has one block at a time begins each where the one before began.
+        if len <= HOT_BLOCK_MAX
+            && counts.in_use() <= len
+            && self.hot.rest().is_empty()
+            && self.runs.longest().is_some_and(|nth| self.runs.span(nth).len >= len)
+        {
+            self.begin_short_hot(counts);
+            return self.cut(class, counts);
+        }
         self.fit_run(class, counts)
     }
 

@@ -74,6 +74,21 @@ pub(super) fn step_of(span: Span) -> usize {
 }
 
 impl<O: Os> Cache<O> {
+    /// What [`Cache::scan`] would see of a block whose first `warm` bytes are resident, in one call, if nothing behind the chunk
+    /// in which those end is. `None` if something is, or the kernel does not tell.
+    pub(super) fn scan_behind(&self, span: Span, warm: usize) -> Option<Scan> {
+        let chunks = span.inner(CHUNK);
+        let behind =
+            Span::between((span.start + warm).next_multiple_of(CHUNK).max(chunks.start), chunks.end());
+        if behind.is_empty() || self.os().resident(behind.start, behind.len)? > 0 {
+            return None;
+        }
+        let resident = behind.start - chunks.start;
+        let mut scan = Scan { resident, seen: chunks.len, end: chunks.end(), ..Scan::NOTHING };
+        scan.push(behind);
+        Some(scan)
+    }
+
     /// Sees what of a block's whole chunks is resident. `None` where the kernel does not tell.
     pub(super) fn scan(&self, span: Span) -> Option<Scan> {
         // Its ends share huge pages with others and tell nothing.

@@ -152,17 +152,18 @@ impl<O: Os> Cache<O> {
         {
             return Some(run);
         }
+        let is_first = spares || self.has_nothing();
         for retry in 0..=RETRIES {
             // Whole chunks, and memory for the next blocks, are preferences, which refuse nobody.
             let fit = if retry == 0 { fit } else { Fit::aligned(len, block.align) };
             // What is zero stays untouched for a request that wishes for zeros, in whatever it would share.
             let more = class
                 .filter(|_| retry == 0 && whole && !zeroed)
-                .map_or(0, |class| self.more_fresh(class, spares));
+                .map_or(0, |class| self.more_fresh(class, is_first));
             let mut run =
                 self.heap.take_slow(Fit { len: fit.len + more, ..fit }, wish, reach.saturating_add(more));
             if more > 0 {
-                self.keep_more(run.as_mut(), len, spares);
+                self.keep_more(run.as_mut(), len, is_first);
                 run = run.or_else(|| self.heap.take_slow(fit, wish, reach));
             }
             if let Some(run) = run {
@@ -259,9 +260,17 @@ impl<O: Os> Cache<O> {
         let fresh = matches!(run.found, Found::Fresh(bytes) if bytes >= CHUNK) && len >= WORTH_A_LOOK;
         let credit = if fresh { absent.min(untouched) } else { 0 };
         if fresh || kind.is_ranked() || (zeroed && SizeClass::of(Granules(len / GRANULE)).is_none()) {
-            let warm = run.unclean.parts().last().map_or(0, |part| part.end() - run.span.start);
+            // What the block ends in shares its huge page with what lies behind, and is resident if any of that ever was.
+            let whole = run.span.inner(CHUNK);
+            let mut parts = run.unclean.parts().iter().filter(|part| part.start < whole.end());
+            let (first, last) = (parts.next(), parts.next_back());
+            let warm = last.or(first).map_or(0, |part| part.end() - run.span.start);
+            let warm_whole = last.is_none() && first.is_some_and(|part| part.start == run.span.start);
             let since = if fresh { self.heap.raises() } else { 0 };
-            self.remember(run.span.start, Noted { credit, zeroed, fresh, warm, kind, since, len });
+            self.remember(
+                run.span.start,
+                Noted { credit, zeroed, fresh, warm, warm_whole, kind, since, len },
+            );
         }
         if untouched > credit {
             self.fresh_slow(untouched - credit);

@@ -26,8 +26,9 @@ pub(super) struct Noted {
     pub(super) zeroed: bool,
     /// Whether huge pages of it were untouched.
     pub(super) fresh: bool,
-    /// How far from its start it was resident already, in bytes.
+    /// How far from its start it was resident already, in bytes, and whether it was all along.
     pub(super) warm: usize,
+    pub(super) warm_whole: bool,
     /// What it is expected to be used like. Its rank is its own until it is forgotten.
     pub(super) kind: Kind,
     /// How often the heap's highest level had been raised when it was taken, where it was fresh.
@@ -37,8 +38,16 @@ pub(super) struct Noted {
 }
 
 impl Noted {
-    pub(super) const NOTHING: Self =
-        Self { credit: 0, zeroed: false, fresh: false, warm: 0, kind: Kind::of(0), since: 0, len: 0 };
+    pub(super) const NOTHING: Self = Self {
+        credit: 0,
+        zeroed: false,
+        fresh: false,
+        warm: 0,
+        warm_whole: false,
+        kind: Kind::of(0),
+        since: 0,
+        len: 0,
+    };
 
     /// What was wrong about the level of what is handed out if so many bytes of it are untouched.
     pub(super) const fn overstated(&self, untouched: usize) -> Overstated {

@@ -166,6 +166,32 @@ impl Window {
 /// Pieces looked at on either side of a candidate.
 pub(super) const REACH: usize = Window::MAX / 2 - 2;
 
+/// A candidate and what is free on either side of it, without gaps, ascending: read from the tree once, and added up as often as there
+/// are places for a window.
+struct Around {
+    parts: [Part; Self::MAX],
+    from: usize,
+    to: usize,
+}
+
+impl Around {
+    const MAX: usize = 2 * REACH + 1;
+
+    const fn of(part: Part) -> Self {
+        Self { parts: [part; Self::MAX], from: REACH, to: REACH + 1 }
+    }
+
+    fn span(&self) -> Span {
+        Span::between(self.parts[self.from].span.start, self.parts[self.to - 1].span.end())
+    }
+
+    /// How many bytes of some states a range holds, which lies in it.
+    fn held(&self, range: Span, states: &[State]) -> usize {
+        let parts = self.parts[self.from..self.to].iter();
+        parts.filter(|part| states.contains(&part.state)).map(|part| part.span.common(range).len).sum()
+    }
+}
+
 /// Candidates looked at for a window.
 const CANDIDATES: usize = 8;
 
@@ -209,7 +235,8 @@ impl Inner {
                 if best.is_some_and(|((gained, _), _)| gained >= most) {
                     break;
                 }
-                let extent = self.extent(index, fit);
+                let around = self.around(index, fit);
+                let extent = around.span();
                 // Where the piece ends as the reach does, where either begins or ends, and where there is room last.
                 let behind = span.end().saturating_add(fit.len - reach);
                 let starts = [
@@ -219,11 +246,14 @@ impl Inner {
                     fit.last_before(extent.end()).filter(|&s| s >= extent.start),
                 ];
                 for start in starts.into_iter().flatten() {
-                    let lead = self.held(Span::new(start, reach), states);
-                    let rest = self.held(Span::between(start + reach, start + fit.len), states);
+                    let lead = around.held(Span::new(start, reach), states);
+                    let rest = around.held(Span::between(start + reach, start + fit.len), states);
                     let gained = lead + (fit.len - reach) - rest;
-                    let score = (gained, self.good_ends(Span::new(start, fit.len), states));
-                    if lead > rest && best.is_none_or(|(most, _)| score > most) {
+                    if lead <= rest || best.is_some_and(|((most, _), _)| gained < most) {
+                        continue;
+                    }
+                    let score = (gained, self.good_ends(Span::new(start, fit.len), &around, states));
+                    if best.is_none_or(|(most, _)| score > most) {
                         best = Some((score, start));
                     }
                 }
@@ -234,12 +264,12 @@ impl Inner {
 
     /// How many of the two ends of a window begin or end on a chunk, are held by pieces of some states, or lie in a chunk
     /// that pages can be moved under.
-    fn good_ends(&self, window: Span, states: &[State]) -> usize {
+    fn good_ends(&self, window: Span, around: &Around, states: &[State]) -> usize {
         let is_good = |&end: &usize| {
             let chunk = Span::new(end & !(CHUNK - 1), CHUNK);
             let inside = chunk.common(window);
             inside.len.is_multiple_of(CHUNK)
-                || self.held(inside, states) == inside.len
+                || around.held(inside, states) == inside.len
                 || self.zero_beside(inside).is_some()
         };
         [window.start, window.end()].iter().filter(|end| is_good(end)).count()
@@ -261,28 +291,39 @@ impl Inner {
     }
 
     /// The free memory around a piece, as far as a run that touches it can use it.
-    fn extent(&self, index: Index, fit: Fit) -> Span {
+    fn around(&self, index: Index, fit: Fit) -> Around {
         let span = self.pieces.span(index);
         let region = self.regions.of(span.start).span;
         let reach = fit.len.saturating_add(fit.modulus);
-        let (mut start, mut end) = (span.start, span.end());
-        for _ in 0..REACH {
-            let Some(next) = self.pieces.next(end) else { break };
-            let s = self.pieces.span(next);
-            if s.start != end || s.start >= region.end() || end - span.end() >= reach {
+        let mut around = Around::of(self.part(index));
+        let mut end = span.end();
+        while around.to < Around::MAX {
+            let Some(part) = self.pieces.next(end).map(|next| self.part(next)) else { break };
+            let is_beside = part.span.start == end && end < region.end() && end - span.end() < reach;
+            if !is_beside {
                 break;
             }
-            end = s.end();
+            end = part.span.end();
+            around.parts[around.to] = part;
+            around.to += 1;
         }
-        for _ in 0..REACH {
-            let Some(previous) = self.pieces.previous(start) else { break };
-            let s = self.pieces.span(previous);
-            if s.end() != start || s.start < region.start || span.start - start >= reach {
+        let mut start = span.start;
+        while around.from > 0 {
+            let Some(part) = self.pieces.previous(start).map(|previous| self.part(previous)) else { break };
+            let is_beside =
+                part.span.end() == start && part.span.start >= region.start && span.start - start < reach;
+            if !is_beside {
                 break;
             }
-            start = s.start;
+            start = part.span.start;
+            around.from -= 1;
+            around.parts[around.from] = part;
         }
-        Span::between(start, end)
+        around
+    }
+
+    fn part(&self, index: Index) -> Part {
+        Part { span: self.pieces.span(index), state: self.pieces.get(index).state }
     }
 
     /// How many bytes of some states a range holds.

@@ -1,6 +1,7 @@
 //! Runs without a heap, and what a shard keeps of them and lets go.
 
 use super::*;
+use crate::cache::counters::bump;
 use crate::cache::shard::Shard;
 use crate::cache::shard::tests::{MIB, class, pushed, starts};
 use crate::os::Linux;
@@ -145,12 +146,28 @@ fn no_more_blocks_are_cut_than_were_paid_for() {
     stacks.tokens += 2;
     assert_eq!(stacks.fit_run(short, &shard.counts), None, "a rest may become a run");
     stacks.tokens += 1;
+    bump(&shard.counts.live, MIB as u64);
     assert_eq!(stacks.cut_run(short, &shard.counts), Some(MIB));
     stacks.hot = Hot::of(Span::new(1 << 40, MIB));
     stacks.note_free(0, MIB, &shard.counts);
     assert_eq!((stacks.tokens, stacks.runs.count()), (3, 1));
     assert!(stacks.cut(short, &shard.counts).is_some());
     assert_eq!(stacks.cut(short, &shard.counts), None, "one is for the run, one for the rest");
+}
+
+/// Blocks of all lengths lay behind each other in the run, and a thread that has one at a time went over all of it.
+#[test]
+fn who_has_next_to_nothing_in_use_begins_each_block_where_the_one_before_began() {
+    let shard = Shard::new();
+    let mut stacks = shard.lock(&Linux);
+    let mut out = Leaving::NOTHING;
+    stacks.keep(Span::new(MIB, MIB), &mut out, &shard.counts);
+    stacks.tokens = 10;
+    for bytes in [300 * KIB, 64 * KIB, MIB - 64 * KIB, 100 * KIB] {
+        let class = class(bytes);
+        assert_eq!(stacks.take(class, &shard.counts), Some(MIB));
+        assert!(stacks.put_back(class.len().bytes(), MIB, || false, &shard.counts));
+    }
 }
 
 #[test]

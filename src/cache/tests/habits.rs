@@ -225,7 +225,7 @@ fn blocks_that_begin_long_grow_in_place_where_others_lie_beside_them() {
         four.into_iter().for_each(|p| model.cache.deallocate(p, layout(size)));
         copied += if round < 4 { 0 } else { model.cache.snapshot().copied - before };
     }
-    // The first doubling of three of them.
-    assert!(copied <= 8 * 4 * 640 * KIB as u64, "{} MiB", copied >> 20);
+    // The first doubling of each, and now and then the second of one: a round that copies each of them copies 16 MiB.
+    assert!(copied <= 8 * 5 * 640 * KIB as u64, "{} MiB", copied >> 20);
     finish(&model, Vec::new(), true);
 }

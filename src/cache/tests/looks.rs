@@ -38,6 +38,24 @@ fn a_dozen_looks_tell_where_a_half_used_block_was_touched_no_more() {
     finish(&model, Vec::new(), true);
 }
 
+/// The last granule of such a block shares a huge page with what lies behind, which was resident: all of the block was taken to have been
+/// so, nothing was learned from any after the first, and each was looked at in five calls.
+#[test]
+fn a_block_that_is_used_as_the_one_before_is_looked_at_once_and_one_that_is_used_further_teaches_that() {
+    let model = Model::new(fake(4 << 30), 256 * MIB, Config::new());
+    let (size, kind) = (8 * MIB, Kind::of(8 * MIB + 4096));
+    let reach = || model.cache.zeroing.reach(kind, size, false);
+    pass(&model, size, false, Span::new(0, 3 * MIB));
+    assert!((3 * MIB..=5 * MIB).contains(&reach()), "{} KiB", reach() >> 10);
+    for _ in 0..4 {
+        let (_, looks) = pass(&model, size, false, Span::new(0, 3 * MIB));
+        assert_eq!(looks, 1);
+    }
+    pass(&model, size, false, Span::new(0, size));
+    assert!(reach() > 7 * MIB, "{} KiB", reach() >> 10);
+    finish(&model, Vec::new(), true);
+}
+
 /// Vectors with more room than content that is given up at once: with their ends booked as resident each took up what the others had
 /// left, until eight times what was ever touched was resident.
 #[test]

@@ -16,8 +16,13 @@ fn model() -> Model<Fake> {
 
 /// Has the second thread take so much and keep it, and free some blocks. Gives what it keeps.
 fn with_some_at_hand(model: &Model<Fake>, used: usize) -> Option<Live> {
+    with_at_hand(model, used, &[80, 96, 112, 200])
+}
+
+/// The same, with blocks of so many KiB.
+fn with_at_hand(model: &Model<Fake>, used: usize, freed: &[usize]) -> Option<Live> {
     as_thread_of(1, || {
-        let blocks = [80, 96, 112, 200].map(|kib| take(model, kib * KIB));
+        let blocks: Vec<_> = freed.iter().map(|kib| take(model, kib * KIB)).collect();
         let kept = (used > 0).then(|| take(model, used));
         blocks.into_iter().for_each(|block| model.free(block));
         kept
@@ -31,24 +36,55 @@ fn held(model: &Model<Fake>) -> usize {
 /// Where each thread's blocks come from what others freed, filling them costs twice as much.
 #[test]
 fn what_others_have_at_hand_stays_there_while_all_of_it_is_little() {
-    for (mine, theirs, stays) in [
-        (4 * MIB, 2 * MIB, true),
+    let some: &[_] = &[80, 96, 112, 200];
+    for (mine, theirs, freed, stays) in [
+        (4 * MIB, 2 * MIB, some, true),
         // More is in use than caches hold.
-        (256 * MIB, 2 * MIB, false),
-        (4 * MIB, 256 * MIB, false),
-        // They have nothing in use: it is nobody's.
-        (4 * MIB, 0, false),
-        // It is more than half of what is in use.
-        (64 * KIB, 520 * KIB, false),
+        (256 * MIB, 2 * MIB, some, false),
+        (4 * MIB, 256 * MIB, some, false),
+        // They have nothing in use just now: who has one block at a time has not, between one and the next.
+        (4 * MIB, 0, some, true),
+        (64 * KIB, 520 * KIB, some, true),
+        // They have nothing in use, and more at hand than such a one goes over: it is nobody's.
+        (4 * MIB, 0, &[80, 96, 112, 200, 700, 800], false),
     ] {
         let model = model();
         let kept = as_thread_of(0, || take(&model, mine));
-        let others = with_some_at_hand(&model, theirs);
+        let others = with_at_hand(&model, theirs, freed);
         let before = held(&model);
         let more: Vec<_> = as_thread_of(0, || [80, 112, 200].map(|kib| take(&model, kib * KIB))).into();
         assert_eq!(held(&model) == before, stays, "{} of {before}; {mine} and {theirs} in use", held(&model));
         finish(&model, more.into_iter().chain([kept]).chain(others).collect(), true);
     }
+}
+
+/// Each that had a longer block than the one before drained all others for it, and went on in what they had had: in the end
+/// every thread went over all the memory of all of them (16 threads of an Emerald Rapids over 30 MiB, instead of one each).
+#[test]
+fn threads_that_have_one_block_at_a_time_each_begin_it_where_the_last_one_began() {
+    let model = model();
+    let mut random = 1_u64;
+    let mut size = || {
+        random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+        64 * KIB + (random >> 33) as usize % (960 * KIB)
+    };
+    let mut begun: Vec<Vec<usize>> = vec![Vec::new(); 4];
+    for round in 0..200 {
+        // All of them have one at once.
+        let blocks: Vec<_> = (0..4).map(|thread| as_thread_of(2 * thread, || take(&model, size()))).collect();
+        for (thread, block) in blocks.into_iter().enumerate() {
+            if round >= 100 {
+                begun[thread].push(block.block().start);
+            }
+            as_thread_of(2 * thread, || model.free(block));
+        }
+    }
+    for starts in &mut begun {
+        starts.sort_unstable();
+        starts.dedup();
+        assert_eq!(starts.len(), 1, "{starts:x?}");
+    }
+    finish(&model, Vec::new(), true);
 }
 
 #[test]
@@ -57,12 +93,12 @@ fn what_others_have_at_hand_is_taken_once_it_is_more() {
     let mut blocks = vec![as_thread_of(0, || take(&model, 16 * MIB))];
     as_thread_of(1, || {
         blocks.push(take(&model, 8 * MIB));
-        let freed: Vec<_> = (0..12).map(|_| take(&model, 512 * KIB)).collect();
+        let freed: Vec<_> = (0..16).map(|_| take(&model, 512 * KIB)).collect();
         freed.into_iter().for_each(|block| model.free(block));
     });
     let misses = model.cache.snapshot().misses;
     as_thread_of(0, || blocks.extend((0..3).map(|_| take(&model, 512 * KIB))));
-    assert_eq!(model.cache.snapshot().misses, misses, "fresh memory beside 6 MiB that are free");
+    assert_eq!(model.cache.snapshot().misses, misses, "fresh memory beside 8 MiB that are free");
     finish(&model, blocks, true);
 }
 
@@ -95,7 +131,8 @@ fn freed_neighbours_serve_a_longer_block_before_anything_fresh_does() {
     for (used, within) in [(64 * KIB, true), (16 * MIB, false)] {
         let model = model();
         let mut blocks = vec![take(&model, used)];
-        let mut short: Vec<_> = (0..12).map(|_| take(&model, 80 * KIB)).collect();
+        // Until nothing is left of the first hot run that has room for the longer one.
+        let mut short: Vec<_> = (0..15).map(|_| take(&model, 80 * KIB)).collect();
         let pair = neighbours(&mut short);
         blocks.extend(short);
         blocks.extend(with_some_at_hand(&model, 2 * MIB));
