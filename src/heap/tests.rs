@@ -61,6 +61,25 @@ fn a_purge_of_one_state_does_not_begin_where_that_of_another_ended() {
     heap.walk();
 }
 
+/// A window whose end lay upon more resident memory than its front gained kept that from everybody, and blocks that should have
+/// had it were faulted in.
+#[test]
+fn no_run_lies_where_its_end_covers_more_that_is_resident_than_its_front_gains() {
+    let heap = heap();
+    let (mixed, _between) = (taken(&heap, 368 * MIB), taken(&heap, CHUNK));
+    let (untouched, _behind) = (taken(&heap, 340 * MIB), taken(&heap, CHUNK));
+    // Wherever 328 MiB lie in these 368, of which the first half is touched, more is resident under the other half.
+    give_parts(&heap, mixed, &[(0, 8 * MIB), (168 * MIB, 100 * MIB)]);
+    assert!(heap.hold_nodes(3));
+    let part = |offset, len| Span::new(mixed.start + offset * MIB, len * MIB);
+    for zero in [part(8, 160), part(268, 100), untouched] {
+        assert!(heap.give_purged(zero, 0));
+    }
+    let run = heap.take_slow(Fit::aligned(328 * MIB, CHUNK), Wish::Any, 164 * MIB).expect("there is memory");
+    assert_eq!(run.span.common(untouched), run.span);
+    heap.walk();
+}
+
 /// Threads that saw the same excess at the same time each purged all of it.
 #[test]
 fn who_purges_an_excess_that_another_has_purged_leaves_what_is_kept() {

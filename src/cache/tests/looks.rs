@@ -222,31 +222,6 @@ fn room_that_nobody_touched_is_no_peak_of_memory() {
     finish(&model, Vec::new(), true);
 }
 
-/// A window whose end lay upon more resident memory than its front gained kept that from everybody, and faulted in what it had gained
-/// besides.
-#[test]
-fn no_block_covers_more_that_is_resident_than_it_uses() {
-    let model = with_pieces(&[(180, true, true), (2, false, false)]);
-    let (model, live) = model;
-    let resident = model.os().resident_bytes();
-    let longer = Layout::from_size_align(1 << 30, 8).unwrap();
-    for _ in 0..2 {
-        let p = model.cache.allocate(longer, &Config::new(), |_| ());
-        model.os().touch(p.addr(), 2 * MIB);
-        model.cache.deallocate(p, longer);
-    }
-    let p = model.cache.allocate(longer, &Config::new(), |_| ());
-    model.os().touch(p.addr(), 2 * MIB);
-    let whole = Layout::from_size_align(170 * MIB, 8).unwrap();
-    let beside = model.cache.allocate(whole, &Config::new(), |_| ());
-    model.os().touch(beside.addr(), 170 * MIB);
-    assert!(model.os().resident_bytes() <= resident + 8 * MIB, "what is resident serves who touches it");
-    model.cache.deallocate(p, longer);
-    model.cache.deallocate(beside, whole);
-    live.into_iter().for_each(|(p, layout)| model.cache.deallocate(p, layout));
-    finish(&model, Vec::new(), true);
-}
-
 #[test]
 fn a_block_freed_while_its_thread_forks_is_expected_nothing_of() {
     let model = Model::new(fake_in_short(4 << 30, 0), 1 << 30, Config::new());
