@@ -145,15 +145,15 @@ impl<O: Os> Cache<O> {
         stacks.let_go(self.bounds().bytes + stacks.hot.rest().len, out, counts);
     }
 
-    /// How much more than a block of a class shall be taken where it is fresh, in bytes, for which a node is held then: what a hot run
-    /// begins with where that is the first of a thread (`is_first`) that has none, or a part of what the thread has in use.
+    /// How much more than a block of a class shall be taken where it is fresh, in bytes, for which a node is held then: a part of
+    /// what the thread has in use; or, where little is free in all, what a hot run begins with, for a thread that has none.
     /// Nothing for which address space would have to be mapped, or where all that is open is resident.
     /// Threads that go on to take fresh memory block by block lie between each other's blocks, and what each frees never
     /// merges with its own.
-    pub(super) fn more_fresh(&self, class: SizeClass, is_first: bool) -> usize {
+    pub(super) fn more_fresh(&self, class: SizeClass, is_little_free: bool) -> usize {
         let len = class.len().bytes();
         let Some(shard) = self.shard_with_runs().filter(|_| len <= HOT_BLOCK_MAX) else { return 0 };
-        let most = if !is_first {
+        let most = if !is_little_free {
             whole_blocks(HOT_MAX.min(shard.counts.in_use() / FRESH_SHARE), len)
         } else if shard.lock(self.os()).hot.rest().is_empty() {
             FIRST_HOT
@@ -162,11 +162,6 @@ impl<O: Os> Cache<O> {
         };
         let more = most.saturating_sub(len);
         if more > 0 && self.heap.hold_node_for_fresh(len + more) { more } else { 0 }
-    }
-
-    /// Whether this thread has nothing in use.
-    pub(super) fn has_nothing(&self) -> bool {
-        self.shard_slow().is_some_and(|mine| mine.counts.in_use() == 0)
     }
 
     /// Whether a block of `len` bytes is part of more than ever was in use, and all shards together hold no more than they may
@@ -216,7 +211,7 @@ impl<O: Os> Cache<O> {
 
     /// Keeps what a run has beyond `len` bytes for this thread's next blocks, with the node that is held for it; the node
     /// alone if there was no run. If there is no hot run, it is that, and the block in front of it can be put back.
-    pub(super) fn keep_more(&self, run: Option<&mut Run>, len: usize, is_first: bool) {
+    pub(super) fn keep_more(&self, run: Option<&mut Run>, len: usize, is_little_free: bool) {
         let (start, rest) = run.map_or((0, Span::default()), |run| (run.span.start, run.cut_back(len)));
         let Some(shard) = self.shard_slow() else {
             return self.heap.give_piece(rest, 1);
@@ -226,7 +221,7 @@ impl<O: Os> Cache<O> {
         self.see_regions(&mut stacks);
         if rest.is_empty() {
             stacks.tokens += 1;
-        } else if is_first && stacks.hot.rest().is_empty() {
+        } else if is_little_free && stacks.hot.rest().is_empty() {
             stacks.replace_hot(Hot::behind(start, rest), &shard.counts);
             stacks.tokens += 1;
         } else {

@@ -152,18 +152,17 @@ impl<O: Os> Cache<O> {
         {
             return Some(run);
         }
-        let is_first = spares || self.has_nothing();
         for retry in 0..=RETRIES {
             // Whole chunks, and memory for the next blocks, are preferences, which refuse nobody.
             let fit = if retry == 0 { fit } else { Fit::aligned(len, block.align) };
             // What is zero stays untouched for a request that wishes for zeros, in whatever it would share.
             let more = class
                 .filter(|_| retry == 0 && whole && !zeroed)
-                .map_or(0, |class| self.more_fresh(class, is_first));
+                .map_or(0, |class| self.more_fresh(class, spares));
             let mut run =
                 self.heap.take_slow(Fit { len: fit.len + more, ..fit }, wish, reach.saturating_add(more));
             if more > 0 {
-                self.keep_more(run.as_mut(), len, is_first);
+                self.keep_more(run.as_mut(), len, spares);
                 run = run.or_else(|| self.heap.take_slow(fit, wish, reach));
             }
             if let Some(run) = run {
