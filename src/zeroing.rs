@@ -5,11 +5,12 @@
 //! the kernel, a barely touched block next to nothing by the kernel if it does it in small pages (measured: a huge
 //! page takes 180 µs, a small one 2). So what blocks of this length and rank were touched like decides ([`Zeroing`]).
 
+mod grown;
 mod kinds;
 mod lessons;
 
 pub(crate) use kinds::Kind;
-pub(crate) use lessons::{WORTH_A_LOOK, Zeroing};
+pub(crate) use lessons::{GROWN_MIN, WORTH_A_LOOK, Zeroing};
 
 use crate::heap::{Span, Unclean};
 use crate::os::{GRANULE, Os};

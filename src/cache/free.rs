@@ -191,6 +191,7 @@ impl<O: Os> Cache<O> {
                 self.zeroing.learn_pages(kind, hits, seen);
             }
         }
+        let mut fills = false;
         if noted.fresh {
             if noted.zeroed {
                 // What it grew by was not handed out as zeros.
@@ -208,8 +209,10 @@ impl<O: Os> Cache<O> {
                 _ => taken.end(),
             };
             self.learn_reach(taken, noted, end);
+            // Where blocks that grow get fuller than that, the next one goes on as if what this one left was there.
+            fills = noted.from > 0 && !self.zeroing.stays(noted.from, noted.len, end - taken.start);
         }
-        if absent.is_empty() {
+        if absent.is_empty() || fills {
             let dirty = self.heap.give(&[span], 0);
             self.settle_note(&noted);
             self.given(dirty);
@@ -267,8 +270,24 @@ impl<O: Os> Cache<O> {
     fn learn_reach(&self, block: Span, noted: Noted, end: usize) {
         let reach = end - block.start;
         // What was resident before tells nothing, nor does the step in which that ended.
-        if noted.warm == 0 || end == block.end() || reach > noted.warm + step_of(block) {
+        let is_news = reach > noted.warm + step_of(block);
+        if noted.from > 0 {
+            // But for what its owner had before it grew, and the huge page in which that ended.
+            if is_news || noted.warm < noted.from + CHUNK {
+                self.zeroing.learn_grown(noted.from, block.len, reach);
+            }
+        } else if is_news || noted.warm == 0 || end == block.end() {
             self.zeroing.learn_reach(noted.kind, block.len, noted.zeroed, reach);
+        }
+    }
+
+    /// Learns from a block that grows further, and is not noted any more, that it was touched to its end: vectors grow when they are
+    /// full.
+    pub(super) fn learn_whole(&self, noted: Noted) {
+        if noted.fresh && noted.from > 0 {
+            self.zeroing.learn_grown(noted.from, noted.len, noted.len);
+        } else if noted.fresh && !noted.zeroed {
+            self.zeroing.learn_reach(noted.kind, noted.len, false, noted.len);
         }
     }
 

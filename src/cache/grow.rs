@@ -6,6 +6,7 @@ use crate::geometry::{Block, Granules, SizeClass};
 use crate::heap::{Behind, End, Found, Relocated, Span, Wish};
 use crate::os::{CHUNK, GRANULE, Os};
 use crate::sync::atomic::Ordering;
+use crate::zeroing::{GROWN_MIN, Kind};
 
 /// Up to this many bytes a block that cannot grow into resident memory is copied into some: faulting as much in
 /// costs more (measured: 2.4 GB/s without huge pages and 20 with them, against 20 for a copy that faults nothing).
@@ -81,7 +82,10 @@ impl<O: Os> Cache<O> {
         // What was expected to stay untouched of it may be gone. Where nothing is cut after all, the note is lost: a hint.
         let noted = self.take_note(block.start);
         let done = match noted {
-            Some(noted) if noted.fresh => self.give_noted_tail(block, keep.bytes(), noted),
+            // Of one that grew and was expected to fill, as of one that nothing is noted of.
+            Some(noted) if noted.fresh && (noted.from == 0 || noted.credit > 0) => {
+                self.give_noted_tail(block, keep.bytes(), noted)
+            }
             _ => {
                 let tail = Span::between(block.start + keep.bytes(), block.end());
                 self.give_tail_at_hand(tail) || self.heap.give_tail(block, keep.bytes())
@@ -154,21 +158,27 @@ impl<O: Os> Cache<O> {
         if self.is_thin(block) {
             // What has a class lies in the heap, since a stack may be where it goes next.
             self.learn_thin_resized(block);
-            let grown = to.class.is_none().then(|| self.thin.extend(block, longer, Behind::Any));
+            let grown = to.class.is_none().then(|| self.thin.extend(block, longer, Behind::Any, longer));
             return match grown.flatten() {
-                Some(fresh) => {
+                Some(more) => {
                     self.grew_in_place(block, longer);
-                    add(&self.tally.fresh_beside, fresh as u64);
+                    add(&self.tally.fresh_beside, more.found.fresh() as u64);
                     Grown::InPlace
                 }
                 None => self.elsewhere(to),
             };
         }
-        if self.extend_hot(block, longer) || self.heap.extend(block, longer, Behind::Resident).is_some() {
+        if self.extend_hot(block, longer)
+            || self.heap.extend(block, longer, Behind::Resident, longer).is_some()
+        {
             self.grew_in_place(block, longer);
             return Grown::InPlace;
         }
-        if longer <= COPY_MAX
+        let reach = self.zeroing.reach_grown(block.len, longer);
+        // Resident memory elsewhere is wasted on a block whose end is not touched.
+        let whole = reach >= longer / 8 * 7;
+        if whole
+            && longer <= COPY_MAX
             && to.align <= GRANULE
             && let Some(start) = self.cut_with_room(longer)
         {
@@ -181,35 +191,40 @@ impl<O: Os> Cache<O> {
             return Grown::Copy(start);
         }
         let spares = to.class.is_some() && self.is_little_free();
-        if self.drain_but(|shard| spares && self.is_used_by_others(shard)) > 0
-            && self.heap.extend(block, longer, Behind::Resident).is_some()
+        if whole
+            && self.drain_but(|shard| spares && self.is_used_by_others(shard)) > 0
+            && self.heap.extend(block, longer, Behind::Resident, longer).is_some()
         {
             self.grew_in_place(block, longer);
             return Grown::InPlace;
         }
         let fit = crate::heap::Fit::aligned(longer, to.align);
-        if longer <= COPY_MAX
+        if whole
+            && longer <= COPY_MAX
             && let Some(run) = self.heap.take_resident(fit, End::Low)
         {
             add(&self.tally.runs, 1);
             return Grown::Copy(run.span.start);
         }
-        if let Some(fresh) = self.heap.extend(block, longer, Behind::Any) {
+        if let Some(more) = self.heap.extend(block, longer, Behind::Any, reach) {
             self.grew_in_place(block, longer);
+            let fresh = more.found.fresh();
             add(&self.tally.fresh_beside, fresh as u64);
-            self.fresh_slow(fresh);
-            if fresh > 0 {
+            let longer = Span::new(block.start, longer);
+            let faulted = self.note_grown(longer, block.len, more.unclean.parts(), fresh);
+            if faulted > 0 {
+                self.fresh_slow(faulted);
                 self.see_gaps();
             }
             return Grown::InPlace;
         }
         if block.len >= MOVE_MIN
-            && let Some(moved) = self.heap.relocate(block, longer, to.align)
+            && let Some(moved) = self.heap.relocate(block, longer, to.align, reach)
         {
             add(&self.tally.grown_by_moving, 1);
             return Grown::Moved(moved);
         }
-        self.elsewhere(to)
+        self.elsewhere_from(to, block.len, reach)
     }
 
     /// Makes a block longer that lies at the front of this thread's hot run, or before one of its shard's runs.
@@ -239,13 +254,19 @@ impl<O: Os> Cache<O> {
 
     /// Takes another block for the content of one.
     pub(crate) fn elsewhere(&self, to: Block) -> Grown {
-        match self.find(to, Wish::Any, usize::MAX, false) {
+        self.elsewhere_from(to, to.len.bytes(), to.len.bytes())
+    }
+
+    /// Takes another block for the content of one of `from` bytes. Only its leading `reach` bytes are worth resident memory.
+    fn elsewhere_from(&self, to: Block, from: usize, reach: usize) -> Grown {
+        match self.find(to, Wish::Any, reach, false) {
             Some(run) => {
                 if matches!(run.found, Found::Fresh(_)) {
                     add(&self.tally.missed_by_size[counters::size_line(to.len.bytes())], 1);
                 }
-                if run.found.fresh() > 0 {
-                    self.fresh_slow(run.found.fresh());
+                let faulted = self.note_grown(run.span, from, run.unclean.parts(), run.found.fresh());
+                if faulted > 0 {
+                    self.fresh_slow(faulted);
                     self.see_gaps();
                 }
                 Grown::Copy(run.span.start)
@@ -254,16 +275,51 @@ impl<O: Os> Cache<O> {
         }
     }
 
+    /// Remembers what the free of a block will tell that has grown from `from` bytes, if huge pages of it are `fresh`; `unclean` is
+    /// what was resident of it beside what it was. Gives how much of what is fresh is expected to be touched.
+    fn note_grown(&self, block: Span, from: usize, unclean: &[Span], fresh: usize) -> usize {
+        // What was handed out as zeros tells more.
+        let is_zeroed = || self.note_of(block.start).is_some_and(|noted| noted.zeroed);
+        if fresh < CHUNK || from == block.len || block.len < GROWN_MIN || is_zeroed() {
+            return fresh;
+        }
+        if let Some(noted) = self.forget(block.start) {
+            self.learn_whole(noted);
+        }
+        let credit = fresh.min(block.len - self.zeroing.reach_grown(from, block.len));
+        // What it ends in shares its huge page with what lies behind.
+        let whole = block.inner(CHUNK);
+        let last = unclean.iter().rfind(|part| part.start < whole.end());
+        let noted = Noted {
+            credit,
+            fresh: true,
+            warm: last.map_or(from, |part| from.max(part.end() - block.start)),
+            warm_whole: unclean.iter().all(|part| part.start <= block.start + from),
+            kind: Kind::of(block.len),
+            since: self.heap.raises(),
+            len: block.len,
+            from,
+            ..Noted::NOTHING
+        };
+        self.remember(block.start, noted);
+        fresh - credit
+    }
+
     /// Ends a move, once what did not move is copied: the old block's addresses are free.
     pub(crate) fn finish_move(&self, block: Span, moved: Relocated) {
         if let Some(noted) = self.forget(block.start) {
             self.learn_resized(noted, Span::new(moved.span.start, block.len));
+            self.learn_whole(noted);
         }
         let grown = moved.span.len - block.len;
         self.heap.finish_relocation(block, moved);
         let fresh = moved.fresh.min(grown);
         add(&self.tally.fresh_beside, fresh as u64);
-        self.fresh_slow(fresh);
+        let there = Span::new(moved.span.start + block.len, grown - fresh);
+        let faulted = self.note_grown(moved.span, block.len, &[there], fresh);
+        if faulted > 0 {
+            self.fresh_slow(faulted);
+        }
     }
 
     /// Counts a block of which all was copied to resize it.

@@ -297,7 +297,7 @@ impl Stacks {
             return None;
         }
         if len <= HOT_BLOCK_MAX
-            && self.runs.count() < RUNS_MAX
+            && (self.runs.count() < RUNS_MAX || self.hot.rest().is_empty())
             && let Some(nth) = self.runs.shortest_from(HOT_BLOCK_MAX)
         {
             let run = self.runs.cut(nth, whole_blocks(HOT_MAX, len));

@@ -268,7 +268,7 @@ impl<O: Os> Cache<O> {
             let since = if fresh { self.heap.raises() } else { 0 };
             self.remember(
                 run.span.start,
-                Noted { credit, zeroed, fresh, warm, warm_whole, kind, since, len },
+                Noted { credit, zeroed, fresh, warm, warm_whole, kind, since, len, from: 0 },
             );
         }
         if untouched > credit {
@@ -277,7 +277,7 @@ impl<O: Os> Cache<O> {
     }
 
     /// Remembers the block at `start` until [`Cache::forget`].
-    fn remember(&self, start: usize, noted: Noted) {
+    pub(super) fn remember(&self, start: usize, noted: Noted) {
         let mut table = self.untouched.lock(self.os());
         let before = table.credit();
         let replaced = table.remember(start, noted);

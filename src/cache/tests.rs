@@ -63,6 +63,8 @@ mod sequences;
 mod spares;
 mod spell;
 #[cfg(all(test, not(loom)))]
+mod stays;
+#[cfg(all(test, not(loom)))]
 mod stories;
 #[cfg(not(all(test, loom)))]
 pub mod stress;

@@ -35,6 +35,9 @@ pub(super) struct Noted {
     pub(super) since: u64,
     /// How long it was when it was taken, in bytes: what is learned of it is said of blocks that are asked for as long.
     pub(super) len: usize,
+    /// How long it was before it grew to that, in bytes; 0 if it was taken as long. What is learned then is said of blocks that grow
+    /// to as much.
+    pub(super) from: usize,
 }
 
 impl Noted {
@@ -47,6 +50,7 @@ impl Noted {
         kind: Kind::of(0),
         since: 0,
         len: 0,
+        from: 0,
     };
 
     /// What was wrong about the level of what is handed out if so many bytes of it are untouched.

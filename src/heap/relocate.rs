@@ -9,7 +9,7 @@
 use super::pieces::{Fit, Span};
 use super::pool::State;
 use super::region::Kind;
-use super::window::Window;
+use super::window::{Run, Window};
 use super::{Inner, PageHeap, SEAMS_MAX_LIVE};
 use crate::os::{CHUNK, Os};
 
@@ -42,9 +42,9 @@ const ISLAND_MIN: usize = 64 << 20;
 const TABLE: usize = 1 << 30;
 
 impl<O: Os> PageHeap<O> {
-    /// Makes a block longer in place. Gives how many bytes of it were neither resident nor moved in, or `None` if
-    /// what lies behind it is not free or cannot be opened; nothing has changed then.
-    pub(crate) fn extend(&self, block: Span, longer: usize, behind: Behind) -> Option<usize> {
+    /// Makes a block longer in place. Gives what it grew by, or `None` if what lies behind it is not free or cannot be opened;
+    /// nothing has changed then. Pages are moved only under its leading `reach` bytes.
+    pub(crate) fn extend(&self, block: Span, longer: usize, behind: Behind, reach: usize) -> Option<Run> {
         let more = Span::between(block.end(), block.start + longer);
         let mut inner = self.enter();
         if !inner.ensure_spare(&self.os) || !inner.is_free(more, behind) {
@@ -58,17 +58,23 @@ impl<O: Os> PageHeap<O> {
             return None;
         }
         drop(inner);
-        if !self.fill(&mut window, usize::MAX) {
+        if !self.fill(&mut window, reach.saturating_sub(block.len)) {
             self.settle_window(self.reenter(), &window);
             return None;
         }
-        let run = self.hand_out(&window, 0);
-        Some(run.span.len - run.unclean.bytes().min(run.span.len))
+        Some(self.hand_out(&window, 0))
     }
 
     /// Moves the whole chunks of a live block under a new run of `longer` bytes. `None` if moves are off, or
-    /// no address space is to be had, or the kernel refused; the block is as it was then.
-    pub(crate) fn relocate(&self, block: Span, longer: usize, align: usize) -> Option<Relocated> {
+    /// no address space is to be had, or the kernel refused; the block is as it was then. Others' pages are moved only under the
+    /// leading `reach` bytes.
+    pub(crate) fn relocate(
+        &self,
+        block: Span,
+        longer: usize,
+        align: usize,
+        reach: usize,
+    ) -> Option<Relocated> {
         let mut inner = self.enter();
         if inner.regions.seams() >= SEAMS_MAX_LIVE {
             // Of free memory there may be some that can be healed.
@@ -103,7 +109,7 @@ impl<O: Os> PageHeap<O> {
             return None;
         }
         // What did not move is filled as any new run is.
-        if !self.fill(&mut window, usize::MAX) {
+        if !self.fill(&mut window, reach) {
             self.copy_home(moved, block.start, start);
             self.settle_window(self.reenter(), &window);
             return None;

@@ -195,8 +195,8 @@ fn seams_of_free_memory_are_healed_before_a_live_block_is_refused_its_move() {
         }
         assert!(inner.regions.seams() >= SEAMS_MAX_LIVE);
     }
-    assert!(heap.extend(block, 8 * CHUNK, Behind::Any).is_none(), "something lies behind it");
-    let moved = heap.relocate(block, 8 * CHUNK, GRANULE).expect("it is moved");
+    assert!(heap.extend(block, 8 * CHUNK, Behind::Any, usize::MAX).is_none(), "something lies behind it");
+    let moved = heap.relocate(block, 8 * CHUNK, GRANULE, usize::MAX).expect("it is moved");
     assert_eq!(moved.moved.len, block.len);
     assert!(heap.books().seams < 8);
     heap.finish_relocation(block, moved);

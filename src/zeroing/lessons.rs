@@ -7,6 +7,7 @@
 //! rank of it (`kinds`), which is asked first.
 
 use super::Way;
+use super::grown::{Grown, hardly_beyond};
 use super::kinds::{Kind, RANKED, RANKED_MIN, RANKS, Ranks};
 use crate::os::{CHUNK, GRANULE};
 use crate::sync::process::{AtomicU8, Ordering::Relaxed};
@@ -19,6 +20,9 @@ const ALWAYS_WRITTEN: usize = CHUNK + GRANULE;
 /// Of blocks shorter than this nobody sees which chunks are touched: it is a huge page or two. They are written unless they
 /// are barely touched.
 pub(crate) const WORTH_A_LOOK: usize = 4 << 20;
+
+/// What grows to this length or more is looked at when it is freed, in bytes: shorter ones begin with room, or are copied at no great cost.
+pub(crate) const GROWN_MIN: usize = 16 << 20;
 
 /// Lengths are told apart by quarters of a power of two.
 pub(super) const LENGTHS: usize = 48 * 4;
@@ -101,6 +105,7 @@ pub(crate) struct Zeroing {
     lessons: [Lesson; LENGTHS],
     ranked: [[Lesson; RANKS]; RANKED],
     ranks: Ranks,
+    grown: [Grown; LENGTHS],
 }
 
 /// `part` of `whole` as a share, rounded up.
@@ -126,7 +131,12 @@ fn blend(place: &AtomicU8, share: usize) {
 
 impl Zeroing {
     pub(crate) const fn new() -> Self {
-        Self { lessons: [NEW; LENGTHS], ranked: [NEW_RANKS; RANKED], ranks: Ranks::new() }
+        Self {
+            lessons: [NEW; LENGTHS],
+            ranked: [NEW_RANKS; RANKED],
+            ranks: Ranks::new(),
+            grown: [Grown::NEW; LENGTHS],
+        }
     }
 
     /// What kind a block of `len` bytes is of that is taken now. It has a rank, perhaps, until [`Zeroing::leave`].
@@ -221,6 +231,23 @@ impl Zeroing {
             WHOLE => len,
             reach => (len / WHOLE + 1).saturating_mul(reach).min(len),
         }
+    }
+
+    /// How far from its start a block is expected to be touched that grows from `from` to `len` bytes, in bytes.
+    pub(crate) fn reach_grown(&self, from: usize, len: usize) -> usize {
+        let stays = len >= GROWN_MIN && self.grown[Kind::of(len).length()].stays();
+        if stays { hardly_beyond(from, len) } else { len }
+    }
+
+    /// Whether a block that grew from `from` to `len` bytes and was touched up to `end`, or the next one like it, stays hardly longer
+    /// than it was.
+    pub(crate) fn stays(&self, from: usize, len: usize, end: usize) -> bool {
+        end <= hardly_beyond(from, len) || self.reach_grown(from, len) < len
+    }
+
+    /// Learns that a block that had grown from `from` to `len` bytes was touched up to `end` and not beyond.
+    pub(crate) fn learn_grown(&self, from: usize, len: usize, end: usize) {
+        self.grown[Kind::of(len).length()].learn(end <= hardly_beyond(from, len));
     }
 
     /// Whether a zeroed block that is freed now is to be looked at.

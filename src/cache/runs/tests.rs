@@ -267,3 +267,30 @@ fn what_came_back_from_another_region_merged_with_the_run_behind_it() {
     let border = 4 * CHUNK / KIB;
     assert_eq!(all(&stacks.runs), [(border - 64, border), (border, border + 1024)]);
 }
+
+/// With as many runs as there are places for, a long one among them, and nothing in use, the heap was asked.
+#[test]
+fn a_hot_run_begins_in_a_long_run_though_there_is_no_place_for_another() {
+    let shard = Shard::new();
+    let mut stacks = shard.lock(&Linux);
+    let mut out = Leaving::NOTHING;
+    for nth in 0..RUNS_MAX {
+        stacks.keep(Span::new((1000 + 4 * nth) * MIB, 64 * KIB), &mut out, &shard.counts);
+    }
+    stacks.keep(Span::new(1000 * MIB + 64 * KIB, 2 * MIB), &mut out, &shard.counts);
+    stacks.tokens += TOKENS;
+    assert_eq!(
+        (stacks.runs.count(), stacks.cut_run(class(100 * KIB), &shard.counts)),
+        (RUNS_MAX, Some(1000 * MIB))
+    );
+    // What is left of a hot run has no place among the runs: the block alone is cut, where it fits best.
+    let rest = stacks.hot.rest();
+    assert!(rest.len > MIB);
+    stacks.keep(Span::new(3000 * MIB, 2 * MIB), &mut out, &shard.counts);
+    stacks.keep(Span::new(4000 * MIB, 64 * KIB), &mut out, &shard.counts);
+    assert_eq!(
+        (stacks.runs.count(), stacks.cut_run(class(100 * KIB), &shard.counts)),
+        (RUNS_MAX, Some(3000 * MIB))
+    );
+    assert_eq!(stacks.hot.rest().start, rest.start);
+}

@@ -42,6 +42,7 @@ fn one_after_the_other(model: &Model<Fake>, threads: usize, alive: usize, bytes:
             for _ in 0..alive {
                 let mut vector = begin(model);
                 copies += push_to(model, &mut vector, bytes);
+                model.os().touch(vector.p, bytes);
                 blocks.push((thread, vector));
             }
         });
