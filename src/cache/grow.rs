@@ -107,6 +107,7 @@ impl<O: Os> Cache<O> {
         let bounds = self.bounds();
         let mut stacks = shard.lock(self.os());
         self.see_regions(&mut stacks);
+        stacks.growth.note_cut();
         stacks.take_tail(tail, bounds, &shard.counts)
     }
 

@@ -16,7 +16,7 @@ use super::runs::{Leaving, whole_blocks};
 use super::shard::{Shard, Stacks};
 use super::{Cache, count::add};
 use crate::geometry::Block;
-use crate::heap::Span;
+use crate::heap::{End, Span};
 use crate::os::{GRANULE, Os};
 use crate::sync::atomic::Ordering;
 
@@ -64,6 +64,8 @@ pub(super) struct Growth {
     longest: [usize; LEVELS],
     /// How many blocks grew to each doubling lately, or over it, from the one before or from further below, wherever they began.
     grown: [u16; LEVELS],
+    /// How many were cut shorter lately.
+    cut: u16,
     /// So many have begun since one grew last, and so many did at most before.
     silent: u16,
     silent_max: u16,
@@ -79,6 +81,7 @@ impl Growth {
         counts: [0; LEVELS],
         longest: [0; LEVELS],
         grown: [0; LEVELS],
+        cut: 0,
         silent: 0,
         silent_max: 0,
         denied: 0,
@@ -107,10 +110,21 @@ impl Growth {
         self.silent = (self.silent + 1).min(2 * HALVED_AFTER);
         if self.begun == HALVED_AFTER {
             self.begun /= 2;
+            self.cut /= 2;
             self.silent_max /= 2;
             self.counts.iter_mut().for_each(|count| *count /= 2);
             self.forget_longest();
         }
+    }
+
+    /// Notes that a block was cut shorter.
+    pub(super) fn note_cut(&mut self) {
+        self.cut = (self.cut + 1).min(self.begun);
+    }
+
+    /// Whether half of the vectors are cut shorter in the end.
+    const fn are_cut(&self) -> bool {
+        self.cut > 0 && 2 * self.cut >= self.begun
     }
 
     /// Forgets how long those got that are forgotten.
@@ -253,8 +267,17 @@ impl<O: Os> Cache<O> {
             found = stacks.begin_room(room, &mut out, &shard.counts);
         }
         self.keep_to_limit(&mut stacks, &mut out, &shard.counts);
+        let are_cut = stacks.growth.are_cut();
         drop(stacks);
-        if !found && let Some(run) = self.heap.take_room(room, several(room), self.end_for_long(0)) {
+        let end = if are_cut && !found {
+            // What is cut off merges with what lies behind it, and the next one begins there; from the other end on, each would leave a
+            // gap that is too short for the next.
+            self.drain_hot(shard);
+            End::Low
+        } else {
+            self.end_for_long(0)
+        };
+        if !found && let Some(run) = self.heap.take_room(room, several(room), end) {
             let mut stacks = shard.lock(self.os());
             self.see_regions(&mut stacks);
             stacks.begin_hot(run, &mut out, &shard.counts);
