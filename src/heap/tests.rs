@@ -202,3 +202,18 @@ fn seams_of_free_memory_are_healed_before_a_live_block_is_refused_its_move() {
     heap.finish_relocation(block, moved);
     heap.walk();
 }
+
+/// What is not expected to be touched of a block that grows is left to be faulted in.
+#[test]
+fn pages_are_moved_only_as_far_as_a_block_reaches_that_grows() {
+    let heap = heap();
+    let (dirty, block) = (taken(&heap, 21 * CHUNK), taken(&heap, 8 * CHUNK));
+    give_parts(&heap, dirty, &[(0, 20 * CHUNK)]);
+    let grown = heap.extend(block, 28 * CHUNK, Behind::Any, 12 * CHUNK).expect("nothing lies behind it");
+    assert_eq!(grown.found.fresh(), 16 * CHUNK);
+    let (block, _behind) = (taken(&heap, 8 * CHUNK), taken(&heap, CHUNK));
+    let moved = heap.relocate(block, 28 * CHUNK, GRANULE, 12 * CHUNK).expect("it is moved");
+    assert_eq!((moved.moved, moved.fresh), (block, 16 * CHUNK));
+    heap.finish_relocation(block, moved);
+    heap.walk();
+}
