@@ -242,12 +242,17 @@ impl Zeroing {
     /// Whether a block that grew from `from` to `len` bytes and was touched up to `end`, or the next one like it, stays hardly longer
     /// than it was.
     pub(crate) fn stays(&self, from: usize, len: usize, end: usize) -> bool {
-        end <= hardly_beyond(from, len) || self.reach_grown(from, len) < len
+        let hardly = hardly_beyond(from, len);
+        hardly < len && (end <= hardly || self.reach_grown(from, len) < len)
     }
 
     /// Learns that a block that had grown from `from` to `len` bytes was touched up to `end` and not beyond.
     pub(crate) fn learn_grown(&self, from: usize, len: usize, end: usize) {
-        self.grown[Kind::of(len).length()].learn(end <= hardly_beyond(from, len));
+        let hardly = hardly_beyond(from, len);
+        // What grows in small steps is touched hardly further by each, however full it gets.
+        if hardly < len {
+            self.grown[Kind::of(len).length()].learn(end <= hardly);
+        }
     }
 
     /// Whether a zeroed block that is freed now is to be looked at.

@@ -258,3 +258,19 @@ fn lengths_of_about_the_same_size_learn_together() {
         assert_eq!(zeroing.reach(Kind::of(len), len, false), len);
     }
 }
+
+/// Each step is short, and all of it is touched.
+#[test]
+fn what_grows_in_small_steps_says_nothing_of_what_doubles() {
+    let zeroing = Zeroing::new();
+    let (half, len) = (32 * MIB, 64 * MIB);
+    for _ in 0..100 {
+        zeroing.learn_grown(len - 4 * MIB, len, len);
+        assert!(!zeroing.stays(len - 4 * MIB, len, len));
+    }
+    assert_eq!(zeroing.reach_grown(half, len), len);
+    (0..4).for_each(|_| zeroing.learn_grown(half, len, half + 4096));
+    assert_eq!(zeroing.reach_grown(half, len), half + len / 8);
+    assert_eq!(zeroing.reach_grown(len - 4 * MIB, len), len);
+    assert!(zeroing.stays(half, len, len));
+}
