@@ -269,15 +269,16 @@ impl<O: Os> Cache<O> {
         self.keep_to_limit(&mut stacks, &mut out, &shard.counts);
         let are_cut = stacks.growth.are_cut();
         drop(stacks);
-        let end = if are_cut && !found {
+        let end = || match are_cut {
             // What is cut off merges with what lies behind it, and the next one begins there; from the other end on, each would leave a
             // gap that is too short for the next.
-            self.drain_hot(shard);
-            End::Low
-        } else {
-            self.end_for_long(0)
+            true => {
+                self.drain_hot(shard);
+                End::Low
+            }
+            false => self.end_for_long(0),
         };
-        if !found && let Some(run) = self.heap.take_room(room, several(room), end) {
+        if !found && let Some(run) = self.heap.take_room(room, several(room), end()) {
             let mut stacks = shard.lock(self.os());
             self.see_regions(&mut stacks);
             stacks.begin_hot(run, &mut out, &shard.counts);

@@ -10,6 +10,7 @@ use super::runs::{as_thread_of, take, two_mappings};
 use crate::cache::Snapshot;
 use crate::config::Config;
 use crate::os::fake::Fake;
+use crate::sync::atomic::Ordering;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -204,6 +205,30 @@ fn vectors_that_are_cut_to_what_they_hold_lie_beside_each_other() {
     let resident = model.os().resident_bytes();
     assert!(copies < 80 && resident <= 170 * MIB, "{copies} copies, {} MiB", resident >> 20);
     finish(&model, Vec::new(), true);
+}
+
+/// Only what is taken from the heap tells whether a thread is alone with it: it was asked for room that was at hand, too.
+#[test]
+fn room_that_is_at_hand_says_nothing_of_who_is_alone() {
+    let model = model();
+    let other = as_thread_of(1, || take(&model, 5 * MIB));
+    as_thread_of(0, || {
+        let mut asked = 0;
+        for nth in 0..12 {
+            let vectors: Vec<_> = (0..3)
+                .map(|_| {
+                    model.cache.alone.store(3, Ordering::Relaxed);
+                    let mut vector = begin(&model);
+                    asked += usize::from(nth >= 8 && model.cache.alone.load(Ordering::Relaxed) != 3);
+                    push_to(&model, &mut vector, 2 * MIB);
+                    vector
+                })
+                .collect();
+            vectors.into_iter().for_each(|vector| model.free(vector));
+        }
+        assert_eq!(asked, 0);
+    });
+    finish(&model, vec![other], true);
 }
 
 /// Room is made of what is free and resident, and nobody is asked for what he has at hand.
