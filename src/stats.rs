@@ -138,7 +138,14 @@ impl Stats {
     /// Bytes handed out untouched, or given untouched to a block that grew, which the kernel faults in as far as they are touched.
     #[must_use]
     pub const fn fresh_bytes(&self) -> u64 {
-        self.snapshot.fresh + self.snapshot.fresh_beside
+        self.snapshot.fresh + self.snapshot.fresh_beside + self.snapshot.left_to_threads
+    }
+
+    /// Bytes of [`fresh_bytes`](Self::fresh_bytes) that were given back as a zeroed block was handed out, so that the threads
+    /// which touch it have them zeroed: long blocks that many threads touch.
+    #[must_use]
+    pub const fn zeroed_by_all_threads_bytes(&self) -> u64 {
+        self.snapshot.left_to_threads
     }
 
     /// Bytes faulted in by [`prefault`](crate::prefault()).
@@ -156,7 +163,7 @@ impl Stats {
         let s = &self.snapshot;
         match s.fault_unit {
             0 => 0,
-            unit => s.allocated.saturating_sub(s.fresh) / unit as u64,
+            unit => s.allocated.saturating_sub(s.fresh + s.left_to_threads) / unit as u64,
         }
     }
 

@@ -8,9 +8,11 @@
 mod grown;
 mod kinds;
 mod lessons;
+mod parallel;
 
 pub(crate) use kinds::Kind;
 pub(crate) use lessons::{GROWN_MIN, WORTH_A_LOOK, Zeroing};
+pub(crate) use parallel::Faults;
 
 use crate::heap::{Span, Unclean};
 use crate::os::{GRANULE, Os};
@@ -24,7 +26,12 @@ pub(crate) enum Way {
     Kernel,
     /// Untouched memory in small pages, by the kernel, for what is barely touched.
     Thin,
+    /// Resident memory, given back as it is handed out: zeroed by the kernel, for each thread what that touches.
+    Parallel,
 }
+
+/// What a share of one is written as.
+const WHOLE: usize = 240;
 
 /// Pages that are looked at in a block to see how much of it was written.
 const SAMPLES: usize = 64;

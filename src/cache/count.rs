@@ -17,6 +17,8 @@ pub(super) struct Tally {
     pub(super) fresh: AtomicU64,
     /// The same of what blocks grew by where they lay or by moving, and of what was moved together but for its ends.
     pub(super) fresh_beside: AtomicU64,
+    /// Bytes that were given back as they were handed out, for whoever touches them to have zeroed.
+    pub(super) left_to_threads: AtomicU64,
     /// Bytes faulted in ahead of need.
     pub(super) ahead: AtomicU64,
     pub(super) refused: AtomicU64,
@@ -46,6 +48,7 @@ impl Tally {
                 thin: AtomicU64::new(0),
                 fresh: AtomicU64::new(0),
                 fresh_beside: AtomicU64::new(0),
+                left_to_threads: AtomicU64::new(0),
                 ahead: AtomicU64::new(0),
                 refused: AtomicU64::new(0),
                 grown_by_moving: AtomicU64::new(0),
@@ -90,6 +93,7 @@ pub(crate) struct Snapshot {
     pub(crate) thin: u64,
     pub(crate) fresh: u64,
     pub(crate) fresh_beside: u64,
+    pub(crate) left_to_threads: u64,
     pub(crate) ahead: u64,
     pub(crate) refused: u64,
     pub(crate) grown_in_place: u64,
@@ -206,6 +210,7 @@ impl<O: Os> Cache<O> {
             thin: get(&self.tally.thin),
             fresh: get(&self.tally.fresh),
             fresh_beside: get(&self.tally.fresh_beside),
+            left_to_threads: get(&self.tally.left_to_threads),
             ahead: get(&self.tally.ahead),
             refused: get(&self.tally.refused),
             grown_in_place: worked(|w| &w.grown_in_place),

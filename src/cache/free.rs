@@ -8,7 +8,7 @@ use crate::geometry::{Block, SizeClass, is_long};
 use crate::heap::{Keep, Span, Unit};
 use crate::os::{CHUNK, Os};
 use crate::sync::{Guard, Nap, atomic::Ordering};
-use crate::zeroing::sample_pages;
+use crate::zeroing::{Faults, sample_pages};
 
 /// How often a shard that holds much gives some of it to the heap at the end of a burst, at most.
 const LEAVES_MAX: usize = 8;
@@ -198,6 +198,11 @@ impl<O: Os> Cache<O> {
                 let (resident, seen) =
                     if taken.len == span.len { (scan.resident, scan.seen) } else { scan.within(taken) };
                 self.zeroing.learn_chunks(kind, resident, seen);
+                if let Some(before) = noted.faults {
+                    // What was resident when it was handed out nobody faulted in.
+                    let bytes = resident.saturating_sub(noted.warm);
+                    self.zeroing.learn_alone(kind, before, Faults::now(self.os()), bytes);
+                }
                 add(&self.tally.zeroed_not, seen.saturating_sub(resident) as u64);
             }
             // Of what the block was taken as; it may go on behind.

@@ -293,6 +293,9 @@ impl<O: Os> Cache<O> {
         };
         self.heap.start(setup);
         self.start_thin(setup);
+        // What is filled or wiped when it is freed is all touched by the thread that frees it.
+        let spoils = settings.checked || settings.wipe_on_free;
+        self.zeroing.start(facts.cpus, facts.is_huge(huge) && !spoils);
         self.page.store(facts.page, Ordering::Relaxed);
         let colours = Colours::of(facts.l1_ways, facts.vendor);
         self.steady.colours.store(colours.number(), Ordering::Relaxed);

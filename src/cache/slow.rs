@@ -7,7 +7,7 @@ use crate::geometry::{Block, Granules, SizeClass, is_long};
 use crate::heap::{End, Fit, Found, Run, Span, Unclean, Wish};
 use crate::os::{CHUNK, GRANULE, Os};
 use crate::sync::atomic::Ordering;
-use crate::zeroing::{Kind, WORTH_A_LOOK, Way};
+use crate::zeroing::{Faults, Kind, WORTH_A_LOOK, Way};
 
 /// Requests from this size on are seen by those who watch peaks, in bytes: adding up what is live costs some nanoseconds
 /// for each shard.
@@ -74,15 +74,37 @@ impl<O: Os> Cache<O> {
             }
             return Some(run);
         }
-        if way == Way::Written {
+        if way == Way::Written || way == Way::Parallel {
             let reach = self.zeroing.reach(kind, len, zeroed);
-            let run = self.find(block, Wish::Any, reach, zeroed)?;
-            self.note(&run, zeroed, len - reach, kind);
+            let mut run = self.find(block, Wish::Any, reach, zeroed)?;
+            let left = if way == Way::Parallel { self.leave_to_threads(&mut run) } else { 0 };
+            self.note(&run, zeroed, len - reach, kind, left);
             return Some(run);
         }
         let run = self.find(block, Wish::Zeroed, len, true)?;
-        self.note(&run, true, self.zeroing.absent(kind, len), kind);
+        self.note(&run, true, self.zeroing.absent(kind, len), kind, 0);
         Some(run)
+    }
+
+    /// Gives the pages of whole chunks of a run back to the kernel, which zeroes what is touched as it is touched, by
+    /// whichever thread does. Gives how many bytes.
+    fn leave_to_threads(&self, run: &mut Run) -> usize {
+        let mut unclean = Unclean::default();
+        let mut left = 0;
+        for part in run.unclean.parts() {
+            let chunks = part.inner(CHUNK);
+            // The run is ours alone until it is handed out (H1). What is not given back, as locked memory, holds anything.
+            if chunks.is_empty() || self.os().purge(chunks.start, chunks.len).is_err() {
+                unclean.push(*part);
+                continue;
+            }
+            unclean.push(Span::between(part.start, chunks.start));
+            unclean.push(Span::between(chunks.end(), part.end()));
+            left += chunks.len;
+        }
+        run.unclean = unclean;
+        add(&self.tally.left_to_threads, left as u64);
+        left
     }
 
     /// Counts a request that was served; gives its turn.
@@ -252,11 +274,12 @@ impl<O: Os> Cache<O> {
     }
 
     /// Remembers what its free will tell about a run, of which `absent` bytes are expected to stay untouched as far as
-    /// they are; and sees to the limits if some of it is fresh.
-    fn note(&self, run: &Run, zeroed: bool, absent: usize, kind: Kind) {
+    /// they are, and `left` were given back just now; and sees to the limits if some of it is fresh.
+    fn note(&self, run: &Run, zeroed: bool, absent: usize, kind: Kind, left: usize) {
         let len = run.span.len;
         let untouched = run.found.fresh();
-        let fresh = matches!(run.found, Found::Fresh(bytes) if bytes >= CHUNK) && len >= WORTH_A_LOOK;
+        let is_fresh = left > 0 || matches!(run.found, Found::Fresh(bytes) if bytes >= CHUNK);
+        let fresh = is_fresh && len >= WORTH_A_LOOK;
         let credit = if fresh { absent.min(untouched) } else { 0 };
         if fresh || kind.is_ranked() || (zeroed && SizeClass::of(Granules(len / GRANULE)).is_none()) {
             // What the block ends in shares its huge page with what lies behind, and is resident if any of that ever was.
@@ -266,9 +289,11 @@ impl<O: Os> Cache<O> {
             let warm = last.or(first).map_or(0, |part| part.end() - run.span.start);
             let warm_whole = last.is_none() && first.is_some_and(|part| part.start == run.span.start);
             let since = if fresh { self.heap.raises() } else { 0 };
+            let tells = fresh && zeroed && self.zeroing.may_be_parallel(len);
+            let faults = tells.then(|| Faults::now(self.os()));
             self.remember(
                 run.span.start,
-                Noted { credit, zeroed, fresh, warm, warm_whole, kind, since, len, from: 0 },
+                Noted { credit, zeroed, fresh, warm, warm_whole, kind, since, len, from: 0, faults },
             );
         }
         if untouched > credit {

@@ -48,6 +48,8 @@ mod moves;
 #[cfg(all(test, not(loom)))]
 mod offered;
 mod ops;
+#[cfg(all(test, not(loom)))]
+mod parallel;
 mod pattern;
 #[cfg(all(test, not(loom)))]
 mod peaks;

@@ -6,7 +6,7 @@
 //! not.
 
 use crate::heap::{Overstated, Span};
-use crate::zeroing::Kind;
+use crate::zeroing::{Faults, Kind};
 
 /// Slots.
 const SLOTS: usize = 512;
@@ -38,6 +38,8 @@ pub(super) struct Noted {
     /// How long it was before it grew to that, in bytes; 0 if it was taken as long. What is learned then is said of blocks that grow
     /// to as much.
     pub(super) from: usize,
+    /// Page faults so far when it was handed out, where it matters who touches it.
+    pub(super) faults: Option<Faults>,
 }
 
 impl Noted {
@@ -51,6 +53,7 @@ impl Noted {
         since: 0,
         len: 0,
         from: 0,
+        faults: None,
     };
 
     /// What was wrong about the level of what is handed out if so many bytes of it are untouched.

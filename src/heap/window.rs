@@ -34,7 +34,7 @@ impl Unclean {
 
     /// Adds a part that lies behind all others. Where there are too many, the last one grows over the gap:
     /// calling zero memory unclean costs time alone.
-    pub(super) fn push(&mut self, part: Span) {
+    pub(crate) fn push(&mut self, part: Span) {
         if part.is_empty() {
             return;
         }

@@ -76,6 +76,8 @@ struct State {
     calls_absent: bool,
     /// Bytes of the process that are in memory and were not mapped by this kernel's user, where that is told.
     beside: Option<usize>,
+    /// Page faults: of the thread that asks, whichever, and of all.
+    faults: [u64; 2],
     /// Bytes of that which the C library keeps free.
     library_keeps: usize,
     /// Differs from process to process.
@@ -133,6 +135,7 @@ impl Fake {
             hides_vmas: false,
             calls_absent: false,
             beside: None,
+            faults: [0; 2],
             library_keeps: 0,
             mark: 1,
         };

@@ -382,6 +382,10 @@ impl Os for Linux {
         Usage::now().minor
     }
 
+    fn own_faults(&self) -> u64 {
+        Usage::of_this_thread().minor
+    }
+
     fn create(&self, path: &core::ffi::CStr) -> Result<Output, Errno> {
         output::create(path)
     }

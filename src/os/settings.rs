@@ -5,7 +5,7 @@
 //! process, however many ask. Never here: a default of a knob.
 
 use crate::config::{self, Config, Moves, Scan, Settings, Thp, Variable};
-use crate::os::{Facts, Huge, Linux, Os};
+use crate::os::{CHUNK, Facts, Huge, HugeMode, Linux, Os};
 use crate::sync::process::{AtomicU8, Ordering};
 
 /// Where a huge page is larger than this (512 MiB with 64 KiB pages on aarch64), none is asked for by default: a
@@ -21,6 +21,16 @@ impl Facts {
             Thp::Auto if self.huge_page > HUGE_PAGE_MAX => Huge::Leave,
             Thp::Auto | Thp::Always => Huge::Advise,
         }
+    }
+
+    /// Whether memory with this advice is faulted in by whole chunks, as far as there are free ones.
+    pub(crate) fn is_huge(&self, advice: Huge) -> bool {
+        let asked = match advice {
+            Huge::Advise => self.huge_mode != HugeMode::Never,
+            Huge::Leave => self.huge_mode == HugeMode::Always,
+            Huge::Forbid => false,
+        };
+        asked && self.huge_page == CHUNK
     }
 
     /// Whether `moves` lets pages be moved on this host.
@@ -115,7 +125,7 @@ fn huge_slow() -> Huge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::os::{HugeMode, Vendor};
+    use crate::os::Vendor;
 
     const FACTS: Facts = Facts {
         page: 4096,
@@ -144,6 +154,21 @@ mod tests {
             assert_eq!(facts.advice(Thp::Auto), auto);
             assert_eq!(facts.advice(Thp::Always), always);
             assert_eq!(facts.advice(Thp::Never), Huge::Forbid);
+        }
+    }
+
+    #[test]
+    fn memory_is_huge_where_it_is_asked_for_or_everybodys_is() {
+        for (huge_page, huge_mode, advised, left) in [
+            (2 << 20, HugeMode::Madvise, true, false),
+            (2 << 20, HugeMode::Always, true, true),
+            (2 << 20, HugeMode::Never, false, false),
+            (32 << 20, HugeMode::Always, false, false),
+            (0, HugeMode::Always, false, false),
+        ] {
+            let facts = Facts { huge_page, huge_mode, ..FACTS };
+            assert_eq!([Huge::Advise, Huge::Leave].map(|advice| facts.is_huge(advice)), [advised, left]);
+            assert!(!facts.is_huge(Huge::Forbid));
         }
     }
 

@@ -121,6 +121,11 @@ impl Stats {
             Row::Line("faults_avoided", "page faults avoided, about", Count(self.faults_avoided())),
             Row::Line("zeroed_by_writing_bytes", "zeroed by writing", Bytes(s.zeroed_here)),
             Row::Line("zeroed_by_kernel_bytes", "zeroed by the kernel, at most", Bytes(s.zeroed_by_kernel)),
+            Row::Line(
+                "zeroed_by_all_threads_bytes",
+                "of which by those who touch it",
+                Bytes(s.left_to_threads),
+            ),
             Row::Line("zeroed_bytes", "= zeroed requests", Bytes(zeroed)),
             Row::Line("zeroed_by_nobody_bytes", "zeroed by nobody, as far as seen", Bytes(s.zeroed_not)),
             Row::Line("gathered_bytes", "moved from free runs", Bytes(b.gathered)),

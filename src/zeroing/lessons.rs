@@ -6,11 +6,12 @@
 //! itself, and a lost update costs nothing that the next lesson does not mend. Each is kept for a length, and again for each
 //! rank of it (`kinds`), which is asked first.
 
-use super::Way;
 use super::grown::{Grown, hardly_beyond};
 use super::kinds::{Kind, RANKED, RANKED_MIN, RANKS, Ranks};
+use super::parallel::{Alone, CPUS_MIN, Faults, PARALLEL_MIN};
+use super::{WHOLE, Way};
 use crate::os::{CHUNK, GRANULE};
-use crate::sync::process::{AtomicU8, Ordering::Relaxed};
+use crate::sync::process::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 /// Up to this many bytes a block is zeroed where it is: it fits in a huge page that its first touch makes
 /// resident as a whole anyhow, and a `memset` of it costs less than that fault. These are the blocks that have a class,
@@ -30,16 +31,13 @@ pub(super) const LENGTHS: usize = 48 * 4;
 /// Nothing known yet.
 const UNKNOWN: u8 = u8::MAX;
 
-/// What a share of one is written as.
-const WHOLE: usize = 240;
-
 /// Up to this share of its pages touched, a block is cheaper in small pages that the kernel makes one by one: a fault
 /// takes 1.7 µs (measured), which is as long as zeroing 25 pages at 60 GB/s.
 const THIN: usize = WHOLE / 30;
 
 /// Every so often a block that is written, though a quarter of what is within reach stays untouched or more, is left to the
-/// kernel to see whether whole chunks of it do.
-const LOOK_AGAIN: u8 = 32;
+/// kernel to see whether whole chunks of it do; and one that its thread touches alone, to see whether that still does.
+pub(super) const LOOK_AGAIN: u8 = 32;
 
 /// Of so many blocks that were zeroed here one is looked at when it is freed, after eight turns or nine, because a program's
 /// rounds have lengths of their own. With every eighth, a program that takes a barely touched block and a dense one in turns
@@ -63,6 +61,8 @@ struct Lesson {
     /// Samples yet to be disbelieved.
     distrust: AtomicU8,
     turns: AtomicU8,
+    /// How much of it the thread that takes it touches by itself.
+    alone: Alone,
 }
 
 #[expect(clippy::declare_interior_mutable_const, reason = "the initial value of an array's elements")]
@@ -91,6 +91,7 @@ impl Lesson {
             reach_zeroed: AtomicU8::new(UNKNOWN),
             distrust: AtomicU8::new(0),
             turns: AtomicU8::new(turns),
+            alone: Alone::new(),
         }
     }
 
@@ -106,10 +107,12 @@ pub(crate) struct Zeroing {
     ranked: [[Lesson; RANKS]; RANKED],
     ranks: Ranks,
     grown: [Grown; LENGTHS],
+    /// From how many bytes on blocks may be zeroed by all threads: none before the start, and none where that is no gain.
+    parallel_min: AtomicUsize,
 }
 
 /// `part` of `whole` as a share, rounded up.
-fn share(part: usize, whole: usize) -> usize {
+pub(super) fn share(part: usize, whole: usize) -> usize {
     part.min(whole).saturating_mul(WHOLE).div_ceil(whole.max(1))
 }
 
@@ -120,7 +123,7 @@ fn is_looked_at(turn: u8) -> bool {
 }
 
 /// A quarter of what is new: four blocks change its mind.
-fn blend(place: &AtomicU8, share: usize) {
+pub(super) fn blend(place: &AtomicU8, share: usize) {
     let now = match place.load(Relaxed) {
         UNKNOWN => share,
         before if usize::from(before) > share => (usize::from(before) * 3 + share) / 4,
@@ -136,7 +139,20 @@ impl Zeroing {
             ranked: [NEW_RANKS; RANKED],
             ranks: Ranks::new(),
             grown: [Grown::NEW; LENGTHS],
+            parallel_min: AtomicUsize::new(usize::MAX),
         }
+    }
+
+    /// To be told before the first block: how many processors there are, and whether what is faulted in comes in huge pages.
+    pub(crate) fn start(&self, cpus: usize, is_huge: bool) {
+        if cpus >= CPUS_MIN && is_huge {
+            self.parallel_min.store(PARALLEL_MIN, Relaxed);
+        }
+    }
+
+    /// Whether blocks of `len` bytes may be zeroed by all threads.
+    pub(crate) fn may_be_parallel(&self, len: usize) -> bool {
+        len >= self.parallel_min.load(Relaxed)
     }
 
     /// What kind a block of `len` bytes is of that is taken now. It has a rank, perhaps, until [`Zeroing::leave`].
@@ -214,7 +230,25 @@ impl Zeroing {
             lesson.turns.fetch_add(1, Relaxed);
             return Way::Kernel;
         }
+        if self.may_be_parallel(len) && self.is_parallel(kind) {
+            return Way::Parallel;
+        }
         Way::Written
+    }
+
+    /// Whether other threads than the one that takes such a block touch most of it, or it is time to see.
+    fn is_parallel(&self, kind: Kind) -> bool {
+        let is = |lesson: &Lesson| {
+            lesson.alone.is_little() || lesson.turns.load(Relaxed) % LOOK_AGAIN == LOOK_AGAIN / 2
+        };
+        self.lessons(kind).next().is_some_and(is)
+    }
+
+    /// Learns from the page faults while a zeroed block was out of which `bytes` were faulted in who touched those.
+    pub(crate) fn learn_alone(&self, kind: Kind, before: Faults, now: Faults, bytes: usize) {
+        if let Some(share) = before.alone(now, bytes) {
+            self.lessons(kind).for_each(|lesson| lesson.alone.learn(share));
+        }
     }
 
     /// How many bytes of a zeroed block of `len` that is handed out untouched are expected to stay so.

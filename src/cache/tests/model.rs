@@ -106,7 +106,7 @@ impl Live {
 /// A cache beside the map of what is live in it.
 pub(super) struct Model<O: World> {
     pub(super) cache: Box<Cache<O>>,
-    config: Config,
+    pub(super) config: Config,
     /// Start and end of every live block.
     live: Mutex<BTreeMap<usize, usize>>,
     /// Whether null may be answered.

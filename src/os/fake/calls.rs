@@ -283,7 +283,11 @@ impl Os for Fake {
     }
 
     fn faults(&self) -> u64 {
-        0
+        self.state().faults[1]
+    }
+
+    fn own_faults(&self) -> u64 {
+        self.state().faults[0]
     }
 
     fn create(&self, path: &std::ffi::CStr) -> Result<Output, Errno> {

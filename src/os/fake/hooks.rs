@@ -82,6 +82,13 @@ impl Fake {
         self.state().calls_absent = absent;
     }
 
+    /// Counts page faults more: of the thread that asks next, and of others.
+    pub(crate) fn add_faults(&self, own: u64, others: u64) {
+        let mut state = self.state();
+        let [before, all] = state.faults;
+        state.faults = [before + own, all + own + others];
+    }
+
     /// Sets how many bytes the process has in memory beside what was mapped here.
     pub(crate) fn set_beside(&self, bytes: Option<usize>) {
         self.state().beside = bytes;

@@ -1,4 +1,4 @@
-//! What the kernel has counted for the whole process: time, page faults, and the most memory it ever had.
+//! What the kernel has counted for the whole process, or for one of its threads: time, page faults, and the most memory it ever had.
 //!
 //! Why one call: `getrusage` answers all of it in half a microsecond, and in as much again for every fifty threads,
 //! whose counters it adds up.
@@ -26,13 +26,22 @@ pub(crate) struct Usage {
 impl Usage {
     /// Of this process, up to now; all zero where the kernel refuses.
     pub(crate) fn now() -> Self {
+        Self::of(libc::RUSAGE_SELF)
+    }
+
+    /// Of the calling thread alone, but for `resident_max`.
+    pub(crate) fn of_this_thread() -> Self {
+        Self::of(libc::RUSAGE_THREAD)
+    }
+
+    fn of(who: libc::c_int) -> Self {
         const MICRO: u64 = 1_000;
         let _keep = KeepErrno::new();
         let time = |t: libc::timeval| (t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64) * MICRO;
         // SAFETY: all-zero is a valid `rusage`, and the kernel writes one there at most (O5).
         let usage = unsafe {
             let mut usage: libc::rusage = core::mem::zeroed();
-            if libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) != 0 {
+            if libc::getrusage(who, &raw mut usage) != 0 {
                 return Self::default();
             }
             usage
@@ -100,13 +109,35 @@ mod tests {
         assert_eq!(calls(), (2, 9, 0), "what is locked faults once");
     }
 
+    /// Faults two thousand small pages in that nobody had before, as somebody may have had what a C library hands out.
+    fn fault() {
+        let (len, os) = (8 << 20, Linux);
+        let start = os.map(len, CHUNK).unwrap();
+        os.advise(start, len, Huge::Forbid).unwrap();
+        crate::os::linux::touch(start, len);
+        os.unmap(start, len).unwrap();
+    }
+
     #[test]
     fn it_only_grows() {
         let before = Usage::now();
-        let touched = std::hint::black_box(vec![1_u8; 8 << 20]);
+        fault();
         let after = Usage::now();
-        assert!(touched.len() > 1 && before.resident_max > 1 << 20);
+        assert!(before.resident_max > 1 << 20);
         assert!(after.minor > before.minor && after.resident_max >= before.resident_max);
         assert!(after.user + after.kernel >= before.user + before.kernel && after.major >= before.major);
+    }
+
+    #[test]
+    fn a_thread_has_its_own_faults() {
+        let faulted = || {
+            let before = Usage::of_this_thread().minor;
+            fault();
+            Usage::of_this_thread().minor - before
+        };
+        let (here, before) = (faulted(), Usage::of_this_thread().minor);
+        let there = std::thread::spawn(faulted).join().unwrap();
+        let since = Usage::of_this_thread().minor - before;
+        assert!(here > 0 && there > 0 && since < there, "{here}, {there}; meanwhile {since}");
     }
 }
