@@ -88,7 +88,7 @@ impl<O: Os> Cache<O> {
 
     /// Gives the pages of whole chunks of a run back to the kernel, which zeroes what is touched as it is touched, by
     /// whichever thread does. Gives how many bytes.
-    fn leave_to_threads(&self, run: &mut Run) -> usize {
+    pub(super) fn leave_to_threads(&self, run: &mut Run) -> usize {
         let mut unclean = Unclean::default();
         let mut left = 0;
         for part in run.unclean.parts() {

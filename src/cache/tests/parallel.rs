@@ -7,9 +7,10 @@ use super::model::{Model, World};
 use super::ops::finish;
 use super::pattern::{assert_zero, soil};
 use super::{fake, fake_in_short};
-use crate::config::Config;
+use crate::config::{Config, Thp};
+use crate::heap::{Found, Run, Span, Unclean};
 use crate::os::fake::{Call, Fake, When, errno};
-use crate::os::{CHUNK, GRANULE};
+use crate::os::{CHUNK, GRANULE, Os};
 
 const MIB: usize = 1 << 20;
 const LEN: usize = 256 * MIB;
@@ -63,16 +64,31 @@ fn what_one_thread_touches_alone_is_written_from_the_fourth_on_and_tried_now_and
 }
 
 #[test]
-fn few_processors_and_modes_in_which_a_free_touches_everything_write() {
-    for (cpus, config) in [
-        (4, Config::new()),
-        (16, Config::new().thp(crate::config::Thp::Never)),
-        (16, Config::new().wipe_on_free(true)),
-    ] {
+fn few_processors_and_small_pages_write() {
+    for (cpus, config) in [(4, Config::new()), (16, Config::new().thp(Thp::Never))] {
         let model = on(cpus, config);
         let left: u64 = (0..4).map(|_| round(&model, LEN, false).0).sum();
         assert_eq!(left, 0, "{cpus}");
         finish(&model, Vec::new(), true);
+    }
+}
+
+#[test]
+fn modes_in_which_a_free_touches_everything_write() {
+    for config in [Config::new().wipe_on_free(true), Config::new().checked(true)] {
+        let os = fake(2 << 30);
+        os.set_facts(|facts| facts.cpus = 16);
+        let model = Model::new(os, 1 << 30, config);
+        let quiet = (0..).find(|&seed| model.writes_nothing(seed)).unwrap();
+        for _ in 0..3 {
+            let live = model.allocate(Layout::from_size_align(130 * MIB, 8).unwrap(), true, quiet).unwrap();
+            model.os().expect_touches(live.p, 130 * MIB);
+            soil(live.p, 130 * MIB);
+            model.os().add_faults(0, 65);
+            model.free(live.soiled());
+        }
+        assert_eq!(model.cache.snapshot().left_to_threads, 0);
+        finish(&model, Vec::new(), false);
     }
 }
 
@@ -90,25 +106,36 @@ fn the_end_that_nobody_touched_of_what_was_left_to_threads_is_not_taken_for_resi
 
 /// Less than a chunk at each end shares a huge page with others, and is written.
 #[test]
-fn what_is_left_to_threads_reads_as_zero_to_its_ends() {
-    let os = fake(2 << 30);
-    os.set_facts(|facts| facts.cpus = 16);
-    let model = Model::new(os, 1 << 30, Config::new());
+fn whole_chunks_are_left_to_threads_and_what_is_beside_them_is_not() {
+    let model = Model::new(fake(1 << 30), 512 * MIB, Config::new());
     let quiet = (0..).find(|&seed| model.writes_nothing(seed)).unwrap();
-    let (beside, size) = (Layout::from_size_align(3 * MIB, 8).unwrap(), 140 * MIB + 5000);
-    let zeroed = Layout::from_size_align(size, 8).unwrap();
-    for round in 0..3 {
-        // It begins and ends within chunks.
-        let kept = model.allocate(beside, false, quiet).unwrap();
-        let live = model.allocate(zeroed, true, quiet).unwrap();
-        model.os().expect_touches(live.p, size);
-        assert_zero(live.p, size, true);
-        soil(live.p, size);
-        model.os().add_faults(0, 70);
-        model.free(live.soiled());
-        model.free(kept);
-        assert_eq!(model.cache.snapshot().left_to_threads > 0, round > 0);
+    let live = model.allocate(Layout::from_size_align(16 * MIB, CHUNK).unwrap(), false, quiet).unwrap();
+    let span = Span::new(live.p, 16 * MIB);
+    model.os().expect_touches(span.start, span.len);
+    soil(span.start, span.len);
+    let mut unclean = Unclean::default();
+    let parts = [(3, 500), (512, 512), (1536 + 7, 1024), (3072, 517)].map(|(start, len)| {
+        let part = Span::new(span.start + start * GRANULE, len * GRANULE);
+        unclean.push(part);
+        part
+    });
+    let mut run = Run { span, unclean, found: Found::Run };
+    assert_eq!(model.cache.leave_to_threads(&mut run), 3 * CHUNK);
+    let [short, whole, between, from] = parts;
+    let [left, behind] = [between, from].map(|part| part.inner(CHUNK));
+    let beside = [
+        short,
+        Span::between(between.start, left.start),
+        Span::between(left.end(), between.end()),
+        Span::between(behind.end(), from.end()),
+    ];
+    assert_eq!(run.unclean.parts(), beside);
+    for part in [whole, left, behind] {
+        assert_zero(part.start, part.len, true);
     }
+    let first = |part: Span| Os::is_zero(model.os(), part.start);
+    assert!(!beside.map(first).contains(&true));
+    model.free(live.soiled());
     finish(&model, Vec::new(), false);
 }
 
