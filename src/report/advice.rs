@@ -11,7 +11,10 @@ pub(super) struct Seen {
     /// Time of all threads in user mode and in the kernel.
     pub(super) user: f64,
     pub(super) kernel: f64,
-    /// What page faults took of that, about.
+    /// What the kernel took of that, about, to zero long blocks for the threads that touch them: work that a thread of the
+    /// program would have done, in more time.
+    pub(super) zeroing: f64,
+    /// What page faults took of that, about, but for those.
     pub(super) faulting: f64,
     /// Page faults, and how many of them first touched memory of ours, about.
     pub(super) faults: u64,
@@ -71,6 +74,11 @@ impl Seen {
         self.user + self.kernel
     }
 
+    /// The kernel's time, but for zeros that somebody has to make.
+    fn in_kernel(&self) -> f64 {
+        (self.kernel - self.zeroing).max(0.0)
+    }
+
     /// A share of the time of all threads.
     fn share(&self, seconds: f64) -> f64 {
         if self.busy() > 0.0 { seconds / self.busy() } else { 0.0 }
@@ -127,10 +135,10 @@ fn percent(share: f64) -> String {
 /// Whether the allocator matters for this program.
 fn verdict(seen: &Seen) -> Option<String> {
     let (saved, faulting) = (seen.saved_share(), seen.share(seen.faulting));
-    Some(if seen.faults_again() && seen.share(seen.kernel) >= MUCH {
+    Some(if seen.faults_again() && seen.share(seen.in_kernel()) >= MUCH {
         format!(
             "{} of the time is the kernel's, and memory was given back and faulted in again; see below.",
-            percent(seen.share(seen.kernel))
+            percent(seen.share(seen.in_kernel()))
         )
     } else if saved >= MUCH {
         format!(
@@ -142,11 +150,11 @@ fn verdict(seen: &Seen) -> Option<String> {
         )
     } else if faulting >= MUCH {
         format!("{} of the time still goes into page faults; see below.", percent(faulting))
-    } else if seen.share(seen.kernel) >= 2.0 * MUCH {
+    } else if seen.share(seen.in_kernel()) >= 2.0 * MUCH {
         format!(
             "{} of the time is the kernel's, of which page faults explain {} at least; with many threads at once they cost \
              more than was tried out here. perf top shows the rest.",
-            percent(seen.share(seen.kernel)),
+            percent(seen.share(seen.in_kernel())),
             percent(faulting)
         )
     } else if saved >= SOME {
@@ -251,9 +259,9 @@ fn huge(seen: &Seen) -> Option<String> {
 fn first_touch(seen: &Seen) -> Option<String> {
     // Those of others are dear by their number alone.
     let theirs = seen.faults.saturating_sub(seen.our_faults) as f64 * seen.fault_cost;
-    let is_first = seen.fresh <= seen.live_max + seen.live_max / 2 && theirs * 2.0 < seen.kernel;
+    let is_first = seen.fresh <= seen.live_max + seen.live_max / 2 && theirs * 2.0 < seen.in_kernel();
     // Faults of many threads at once, and of hosts that find memory slowly, cost more than was tried out.
-    let costs = seen.share(seen.faulting) >= MUCH || seen.share(seen.kernel) >= 2.0 * MUCH;
+    let costs = seen.share(seen.faulting) >= MUCH || seen.share(seen.in_kernel()) >= 2.0 * MUCH;
     (is_first && costs).then(|| {
         format!(
             "The page faults left are first touches, {} in all: prefault({}) on a thread beside the loading of the proving \
@@ -267,7 +275,7 @@ fn first_touch(seen: &Seen) -> Option<String> {
 /// Page faults of others.
 fn others(seen: &Seen) -> Option<String> {
     let theirs = seen.faults.saturating_sub(seen.our_faults);
-    let share = seen.share((theirs as f64 * seen.fault_cost).min(seen.kernel));
+    let share = seen.share((theirs as f64 * seen.fault_cost).min(seen.in_kernel()));
     (theirs > seen.our_faults && share >= MUCH).then(|| {
         format!(
             "{theirs} page faults, about {} of the time, are not the large side's: small blocks, C libraries, stacks. Try \

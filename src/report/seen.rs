@@ -69,9 +69,13 @@ fn seen(
     // What was handed out untouched, in the pages that it was faulted in by, as far as there were so many faults.
     let unit = if is_huge { facts.huge_page.max(facts.page) } else { facts.page } as u64;
     let ours = (stats.fresh_bytes() / unit).min(faults);
+    // Of these, zeros that all threads make are no faults too many.
+    let zeros = (stats.zeroed_by_all_threads_bytes() / unit).min(ours);
     let [small, large] = costs;
-    let faulting = (faults - ours) * small + ours * if is_huge { large } else { small };
+    let cost = if is_huge { large } else { small };
+    let faulting = (faults - ours) * small + (ours - zeros) * cost;
     let (kernel, faulting) = (seconds(usage.kernel), seconds(faulting));
+    let zeroing = seconds(zeros * cost).min(kernel);
     let sure: u64 = sizes.lines().iter().filter(|line| line.from >= SURE).map(|line| line.bytes).sum();
     let host_unit =
         if facts.huge_mode == HugeMode::Always { facts.huge_page.max(facts.page) } else { facts.page };
@@ -80,7 +84,8 @@ fn seen(
     Seen {
         user: seconds(usage.user),
         kernel,
-        faulting: faulting.min(kernel),
+        zeroing,
+        faulting: faulting.min(kernel - zeroing),
         faults,
         our_faults: ours,
         fault_cost: seconds(cost),

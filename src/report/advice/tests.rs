@@ -9,6 +9,7 @@ const MIB: u64 = 1 << 20;
 const QUIET: Seen = Seen {
     user: 100.0,
     kernel: 0.5,
+    zeroing: 0.0,
     faulting: 0.3,
     faults: 4000,
     our_faults: 3000,
@@ -130,6 +131,11 @@ fn each_program_gets_its_advice_and_no_other() {
             &["The allocator matters", "first touches"],
         ),
         (
+            "zeros that all threads have made, and faults for them",
+            Seen { kernel: 12.0, zeroing: 11.5, faults: 50_000, our_faults: 49_000, ..QUIET },
+            &["Compute-bound"],
+        ),
+        (
             "a kernel that is busy otherwise",
             Seen { kernel: 20.0, faulting: 0.2, fresh: 4 * GIB, ..QUIET },
             &["17 % of the time is the kernel's, of which page faults explain 0 % at least"],
@@ -162,6 +168,7 @@ fn whatever_was_seen_something_is_said_and_nothing_panics() {
                 let seen = Seen {
                     user: time,
                     kernel: time,
+                    zeroing: time / 2.0,
                     faulting: time,
                     faults: b,
                     our_faults: a / 4,
