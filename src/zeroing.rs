@@ -12,7 +12,7 @@ mod parallel;
 
 pub(crate) use kinds::Kind;
 pub(crate) use lessons::{GROWN_MIN, WORTH_A_LOOK, Zeroing};
-pub(crate) use parallel::Faults;
+pub(crate) use parallel::{CPUS_MIN, Faults};
 
 use crate::heap::{Span, Unclean};
 use crate::os::{GRANULE, Os};

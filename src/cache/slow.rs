@@ -7,7 +7,7 @@ use crate::geometry::{Block, Granules, SizeClass, is_long};
 use crate::heap::{End, Fit, Found, Run, Span, Unclean, Wish};
 use crate::os::{CHUNK, GRANULE, Os};
 use crate::sync::atomic::Ordering;
-use crate::zeroing::{Faults, Kind, WORTH_A_LOOK, Way};
+use crate::zeroing::{CPUS_MIN, Faults, Kind, WORTH_A_LOOK, Way};
 
 /// Requests from this size on are seen by those who watch peaks, in bytes: adding up what is live costs some nanoseconds
 /// for each shard.
@@ -77,7 +77,9 @@ impl<O: Os> Cache<O> {
         if way == Way::Written || way == Way::Parallel {
             let reach = self.zeroing.reach(kind, len, zeroed);
             let mut run = self.find(block, Wish::Any, reach, zeroed)?;
-            let left = if way == Way::Parallel { self.leave_to_threads(&mut run) } else { 0 };
+            // On a host of many processors a program may have few threads: it was told to, or its container has a quota.
+            let parallel = way == Way::Parallel && self.os().threads().is_some_and(|count| count >= CPUS_MIN);
+            let left = if parallel { self.leave_to_threads(&mut run) } else { 0 };
             self.note(&run, zeroed, len - reach, kind, left);
             return Some(run);
         }

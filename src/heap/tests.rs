@@ -203,6 +203,24 @@ fn seams_of_free_memory_are_healed_before_a_live_block_is_refused_its_move() {
     heap.walk();
 }
 
+/// A block that is touched a little beyond its half took all of it from what was resident, and others faulted as much in: eight
+/// huge pages for one that was not moved.
+#[test]
+fn what_stays_untouched_of_half_a_block_does_not_lie_on_resident_memory_where_pages_can_be_moved() {
+    for (moves, resident) in [(true, 9 * CHUNK), (false, 16 * CHUNK)] {
+        let heap = PageHeap::new(Fake::in_short(64 * GIB, 1 << 45));
+        heap.start(Setup { moves, ..setup() });
+        let [before, dirty, behind] = [1, 40, 1].map(|chunks| taken(&heap, chunks * CHUNK));
+        assert!(before.end() == dirty.start && dirty.end() == behind.start);
+        give_parts(&heap, dirty, &[(0, dirty.len)]);
+        let half =
+            heap.take_slow(Fit::aligned(16 * CHUNK, CHUNK), Wish::Any, 9 * CHUNK).expect("there is memory");
+        assert_eq!(half.unclean.bytes(), resident, "{moves}");
+        assert_eq!(heap.books().dirty, 40 * CHUNK - resident, "{moves}");
+        heap.walk();
+    }
+}
+
 /// What is not expected to be touched of a block that grows is left to be faulted in.
 #[test]
 fn pages_are_moved_only_as_far_as_a_block_reaches_that_grows() {

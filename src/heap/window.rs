@@ -219,9 +219,13 @@ impl Inner {
 
     /// The window around the longest pieces of some states that holds most bytes of these states in its leading
     /// `reach` bytes, less what it holds of them behind those; among such, the one whose ends ask for no huge page of their
-    /// own. What lies behind is lost to others, and costs them the fault that what is missing before costs here.
+    /// own. What lies behind is lost to others, and costs them the fault that what is missing before costs here. So none is
+    /// taken that holds more behind than before; nor half as much, where pages can be moved in before, since that is cheaper than
+    /// their faults.
     fn best_window(&self, states: &[State], fit: Fit, reach: usize) -> Option<usize> {
         let reach = reach.min(fit.len);
+        let moves = self.setup.moves && self.pieces.in_chunks(State::Dirty) >= reach;
+        let lost = if moves { 2 } else { 1 };
         // What is gained, and good ends; and where.
         let mut best: Option<((usize, usize), usize)> = None;
         for &state in states {
@@ -249,7 +253,7 @@ impl Inner {
                     let lead = around.held(Span::new(start, reach), states);
                     let rest = around.held(Span::between(start + reach, start + fit.len), states);
                     let gained = lead + (fit.len - reach) - rest;
-                    if lead <= rest || best.is_some_and(|((most, _), _)| gained < most) {
+                    if lead <= rest * lost || best.is_some_and(|((most, _), _)| gained < most) {
                         continue;
                     }
                     let score = (gained, self.good_ends(Span::new(start, fit.len), &around, states));

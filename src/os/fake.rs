@@ -78,6 +78,7 @@ struct State {
     beside: Option<usize>,
     /// Page faults: of the thread that asks, whichever, and of all.
     faults: [u64; 2],
+    threads: Option<usize>,
     /// Bytes of that which the C library keeps free.
     library_keeps: usize,
     /// Differs from process to process.
@@ -136,6 +137,7 @@ impl Fake {
             calls_absent: false,
             beside: None,
             faults: [0; 2],
+            threads: Some(64),
             library_keeps: 0,
             mark: 1,
         };

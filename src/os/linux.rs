@@ -386,6 +386,11 @@ impl Os for Linux {
         Usage::of_this_thread().minor
     }
 
+    fn threads(&self) -> Option<usize> {
+        let _keep = KeepErrno::new();
+        host::threads()
+    }
+
     fn create(&self, path: &core::ffi::CStr) -> Result<Output, Errno> {
         output::create(path)
     }

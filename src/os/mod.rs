@@ -286,6 +286,9 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// be there, or that the descriptor is another file's by now, which nothing was written to.
     fn write_at(&self, file: &Output, at: u64, address: usize, len: usize) -> Outcome;
 
+    /// How many threads this process has now; `None` where nobody tells. A microsecond.
+    fn threads(&self) -> Option<usize>;
+
     /// Nanoseconds of a clock that never goes back.
     fn now(&self) -> u64;
 

@@ -16,9 +16,9 @@ use crate::sync::process::{AtomicU8, Ordering::Relaxed};
 /// From this length on, in bytes: the `memset` of a shorter block is a few milliseconds, and caches may hold it.
 pub(crate) const PARALLEL_MIN: usize = 128 << 20;
 
-/// On fewer processors than this the kernel's zeros are no faster: its fault takes two to four times as long as to zero
-/// as much, and four threads gained nothing (measured).
-pub(super) const CPUS_MIN: usize = 8;
+/// On fewer processors than this, or with fewer threads, the kernel's zeros are no faster: its fault takes two to four times as
+/// long as to zero as much, and four threads gained nothing (measured).
+pub(crate) const CPUS_MIN: usize = 8;
 
 /// Page faults so far, as one thread sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use crate::config::{Config, Thp};
 use crate::heap::{Found, Run, Span, Unclean};
 use crate::os::fake::{Call, Fake, When, errno};
 use crate::os::{CHUNK, GRANULE, Os};
+use crate::zeroing::CPUS_MIN;
 
 const MIB: usize = 1 << 20;
 const LEN: usize = 256 * MIB;
@@ -89,6 +90,20 @@ fn modes_in_which_a_free_touches_everything_write() {
         }
         assert_eq!(model.cache.snapshot().left_to_threads, 0);
         finish(&model, Vec::new(), false);
+    }
+}
+
+/// A container with a quota, or a pool that was told how many threads to have.
+#[test]
+fn few_threads_write_on_many_processors() {
+    for threads in [Some(CPUS_MIN - 1), None] {
+        let model = on(64, Config::new());
+        model.os().set_threads(threads);
+        let left: u64 = (0..4).map(|_| round(&model, LEN, false).0).sum();
+        assert_eq!(left, 0, "{threads:?}");
+        model.os().set_threads(Some(CPUS_MIN));
+        assert!(round(&model, LEN, false).0 > 0);
+        finish(&model, Vec::new(), true);
     }
 }
 

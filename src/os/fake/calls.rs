@@ -286,6 +286,10 @@ impl Os for Fake {
         self.state().faults[1]
     }
 
+    fn threads(&self) -> Option<usize> {
+        self.state().threads
+    }
+
     fn own_faults(&self) -> u64 {
         self.state().faults[0]
     }

@@ -82,6 +82,11 @@ impl Fake {
         self.state().calls_absent = absent;
     }
 
+    /// Sets how many threads the process has: 64 at first.
+    pub(crate) fn set_threads(&self, threads: Option<usize>) {
+        self.state().threads = threads;
+    }
+
     /// Counts page faults more: of the thread that asks next, and of others.
     pub(crate) fn add_faults(&self, own: u64, others: u64) {
         let mut state = self.state();

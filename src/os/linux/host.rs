@@ -142,6 +142,20 @@ fn cpus_in<const WORDS: usize>(thread: libc::pid_t) -> Option<usize> {
     (len > 0).then(|| mask.iter().map(|word| word.count_ones() as usize).sum())
 }
 
+/// How many threads this process has: the kernel counts them among the links of the folder that lists them, beside the two
+/// that every folder has (`fs/proc/base.c`, `proc_task_getattr`).
+pub(super) fn threads() -> Option<usize> {
+    // SAFETY: all-zero is a valid `stat`, and the kernel writes one there at most (O5); the path ends with a NUL.
+    let folder = unsafe {
+        let mut folder: libc::stat = core::mem::zeroed();
+        if libc::stat(c"/proc/self/task".as_ptr(), &raw mut folder) != 0 {
+            return None;
+        }
+        folder
+    };
+    usize::try_from(folder.st_nlink).ok()?.checked_sub(2).filter(|&threads| threads > 0)
+}
+
 /// Whether the running kernel is known to move pages unsafely.
 fn unsafe_moves() -> bool {
     // SAFETY: all-zero is a valid `utsname`.
@@ -173,6 +187,28 @@ mod tests {
         ] {
             assert_eq!(mode_from(text.as_bytes()), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn threads_are_counted() {
+        let listed = || std::fs::read_dir("/proc/self/task").unwrap().count();
+        let (quit, waits) = std::sync::mpsc::channel::<()>();
+        let waits = std::sync::Arc::new(std::sync::Mutex::new(waits));
+        let threads: Vec<_> = (0..64)
+            .map(|_| {
+                let waits = waits.clone();
+                std::thread::spawn(move || waits.lock().unwrap().recv())
+            })
+            .collect();
+        // Other tests begin and end some meanwhile.
+        let (before, counted, after) = (listed(), super::threads().unwrap(), listed());
+        assert!(
+            (before.min(after) - 16..=before.max(after) + 16).contains(&counted),
+            "{before}, {counted}, {after}"
+        );
+        assert!(counted > 64);
+        drop(quit);
+        threads.into_iter().for_each(|thread| assert!(thread.join().unwrap().is_err()));
     }
 
     #[test]
