@@ -107,7 +107,8 @@ pub(crate) struct Zeroing {
     ranked: [[Lesson; RANKS]; RANKED],
     ranks: Ranks,
     grown: [Grown; LENGTHS],
-    /// From how many bytes on blocks may be zeroed by all threads: none before the start, and none where that is no gain.
+    /// From how many bytes on blocks may be zeroed by all threads: none before the start, and none where that is no gain. Relaxed:
+    /// set once, and published with the shards.
     parallel_min: AtomicUsize,
 }
 
