@@ -221,6 +221,22 @@ fn what_stays_untouched_of_half_a_block_does_not_lie_on_resident_memory_where_pa
     }
 }
 
+/// Zeros of which 46 of 329 MiB were untouched memory lay upon what was resident for the rest: half of them nobody touched.
+#[test]
+fn zeros_lie_upon_little_that_is_resident_where_memory_can_be_opened_for_them() {
+    for (dirty, resident) in [(28, 0), (4, 4), (5, 0)] {
+        let heap = heap();
+        let [free, _behind] = [32, 1].map(|chunks| taken(&heap, chunks * CHUNK));
+        let zero = free.len - dirty * CHUNK;
+        give_parts(&heap, free, &[(zero, dirty * CHUNK)]);
+        assert!(heap.hold_nodes(1) && heap.give_purged(Span::new(free.start, zero), 0));
+        let fit = Fit::aligned(free.len, CHUNK);
+        let zeros = heap.take_slow(fit, Wish::Zeroed, fit.len).expect("there is memory");
+        assert_eq!(zeros.unclean.bytes(), resident * CHUNK, "{dirty}");
+        heap.walk();
+    }
+}
+
 /// What is not expected to be touched of a block that grows is left to be faulted in.
 #[test]
 fn pages_are_moved_only_as_far_as_a_block_reaches_that_grows() {

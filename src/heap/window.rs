@@ -192,6 +192,10 @@ impl Around {
     }
 }
 
+/// Up to this part of a window that shall be zero, as a divisor, may be resident before other memory is opened for it: that part
+/// is lost to others, though it may stay untouched, and tells nobody whether it is touched.
+const DIRTY_PART: usize = 8;
+
 /// Candidates looked at for a window.
 const CANDIDATES: usize = 8;
 
@@ -208,13 +212,14 @@ impl Inner {
         if let Some((_, start)) = self.pieces.best_fit(State::Zero, fit) {
             return Some(start);
         }
-        if let Some(start) = self.best_window(&[State::Zero], fit, fit.len) {
-            return Some(start);
-        }
-        if let Some((_, start)) = self.pieces.best_fit(State::Closed, fit) {
-            return Some(start);
-        }
-        self.best_window(&dirty, fit, reach)
+        let zero = self.best_window(&[State::Zero], fit, fit.len);
+        let is_little_dirty = |&start: &usize| {
+            wish == Wish::Any || self.held(Span::new(start, fit.len), &dirty) <= fit.len / DIRTY_PART
+        };
+        zero.filter(is_little_dirty)
+            .or_else(|| self.pieces.best_fit(State::Closed, fit).map(|(_, start)| start))
+            .or(zero)
+            .or_else(|| self.best_window(&dirty, fit, reach))
     }
 
     /// The window around the longest pieces of some states that holds most bytes of these states in its leading

@@ -4,7 +4,9 @@
 //! cost), of the pages (what zeroing all of a block is worth), and how far from its start a block was touched (a
 //! vector with more room than content leaves its end alone). All are hints about speed and memory: each is an atomic by
 //! itself, and a lost update costs nothing that the next lesson does not mend. Each is kept for a length, and again for each
-//! rank of it (`kinds`), which is asked first.
+//! rank of it (`kinds`), which is asked first. A kind of which nothing is known is taken to be like others (`akin`).
+
+mod akin;
 
 use super::grown::{Grown, hardly_beyond};
 use super::kinds::{Kind, RANKED, RANKED_MIN, RANKS, Ranks};
@@ -158,7 +160,9 @@ impl Zeroing {
 
     /// What kind a block of `len` bytes is of that is taken now. It has a rank, perhaps, until [`Zeroing::leave`].
     pub(crate) fn enter(&self, len: usize) -> Kind {
-        self.ranks.take(len)
+        let kind = self.ranks.take(len);
+        self.inherit(kind);
+        kind
     }
 
     /// Makes the rank of a block free that is none of its kind any more.

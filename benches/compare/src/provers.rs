@@ -21,6 +21,8 @@ pub enum Statement {
     Keccak,
     /// The Poseidon2 AIR of Plonky3
     Poseidon2,
+    /// Both of these, from an eighth of the rows to all of them, in another order each round
+    Mixed,
     /// Repeated squaring in plonky2
     Squaring,
     /// Cubes and sums in 32 columns, by winterfell
@@ -49,7 +51,9 @@ impl Statement {
     fn program(self) -> Program {
         let provers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../provers");
         match self {
-            Self::Keccak | Self::Poseidon2 => Program::named("prove-plonky3", provers.join("plonky3")),
+            Self::Keccak | Self::Poseidon2 | Self::Mixed => {
+                Program::named("prove-plonky3", provers.join("plonky3"))
+            }
             Self::Squaring => Program::named("prove-plonky2", provers.join("plonky2")),
             Self::Winterfell | Self::Circle | Self::Openvm | Self::Groth16 | Self::Halo2 => {
                 Program::named("prove-others", provers.join("others"))
@@ -63,14 +67,13 @@ impl Statement {
     fn task(self, rows: Rows) -> Task {
         let rows_argument = format!("--rows={rows}");
         match self {
-            Self::Keccak => Task {
-                statement: format!("keccak {rows}"),
-                arguments: vec!["--air=keccak".into(), rows_argument],
-            },
-            Self::Poseidon2 => Task {
-                statement: format!("poseidon2 {rows}"),
-                arguments: vec!["--air=poseidon2".into(), rows_argument],
-            },
+            Self::Keccak | Self::Poseidon2 | Self::Mixed => {
+                let name = self.name();
+                Task {
+                    statement: format!("{name} {rows}"),
+                    arguments: vec![format!("--air={name}"), rows_argument],
+                }
+            }
             Self::Squaring => Task { statement: format!("squaring {rows}"), arguments: vec![rows_argument] },
             Self::Winterfell
             | Self::Circle

@@ -84,6 +84,13 @@ impl Rows {
     pub const fn count(self) -> usize {
         1 << self.log2
     }
+
+    /// Returns the number halved so many times, unless that is fewer than a statement may have.
+    #[must_use]
+    pub fn halved(self, times: u32) -> Option<Self> {
+        let log2 = self.log2.checked_sub(times).filter(|&log2| log2 >= Self::LOG2_MIN)?;
+        Some(Self { log2 })
+    }
 }
 
 impl FromStr for Rows {
@@ -183,6 +190,8 @@ mod tests {
         for text in ["", "15", "2^", "2^4", "2^25", "2^-3", "-32768", "2^99999999999", "33000", "lots", "0"] {
             assert!(text.parse::<Rows>().is_err(), "{text}");
         }
+        let halves = |times| "2^6".parse::<Rows>().ok()?.halved(times).map(Rows::log2);
+        assert_eq!([0, 1, 2, 7].map(halves), [Some(6), Some(5), None, None]);
         assert_eq!("4096".parse::<Rows>().map(|rows| rows.to_string()).ok().as_deref(), Some("2^12"));
     }
 

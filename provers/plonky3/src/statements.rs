@@ -1,9 +1,11 @@
-//! The two statements, in the configuration of Plonky3's own benchmark example.
+//! The two statements, and a mix of them, in the configuration of Plonky3's own benchmark example.
 //!
 //! What it is: Keccak-256 Merkle trees of arity 2, FRI with blow-up 2, 100 queries, 16 bits of grinding and high
 //! folding arity (`FriParameters::new_benchmark_high_arity`), a challenge field of degree 4, either DFT. Why it is
 //! here: times say something only for the setting that people benchmark. A proof includes its trace, because a
 //! prover allocates it anew each time; the twiddles of the DFT are made once, before the first proof.
+
+use std::cell::Cell;
 
 use p3_challenger::{HashChallenger, SerializingChallenger32};
 use p3_commit::ExtensionMmcs;
@@ -23,6 +25,7 @@ use p3_symmetric::{CompressionFunctionFromHasher, PaddingFreeSponge, Serializing
 use p3_uni_stark::{Proof, StarkConfig};
 use prove_harness::{Error, Prover, Rows};
 use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
 type Val = KoalaBear;
@@ -123,6 +126,55 @@ pub(crate) fn poseidon2<D: Clone>(rows: Rows, dft: D) -> Statement<Poseidon2Air,
     })
 }
 
+/// Both statements with several numbers of rows.
+pub(crate) struct Mixed<D> {
+    keccak: Vec<Statement<KeccakAir, D>>,
+    poseidon2: Vec<Statement<Poseidon2Air, D>>,
+    /// Rounds so far: each has an order of its own.
+    rounds: Cell<u64>,
+}
+
+/// A proof of one of them, and of which.
+pub(crate) enum MixedProof<D: TwoAdicSubgroupDft<Val>> {
+    Keccak(usize, Proof<Config<D>>),
+    Poseidon2(usize, Proof<Config<D>>),
+}
+
+/// How often the number of rows is halved for the smallest of the mixed statements.
+const HALVED_AT_MOST: u32 = 3;
+
+/// Makes both statements with all the rows, with half of them, and so on.
+pub(crate) fn mixed<D: Clone>(rows: Rows, dft: &D) -> Mixed<D> {
+    let sizes = || (0..=HALVED_AT_MOST).filter_map(|times| rows.halved(times));
+    Mixed {
+        keccak: sizes().map(|rows| keccak(rows, dft.clone())).collect(),
+        poseidon2: sizes().map(|rows| poseidon2(rows, dft.clone())).collect(),
+        rounds: Cell::new(0),
+    }
+}
+
+impl<D: TwoAdicSubgroupDft<Val>> Prover for Mixed<D> {
+    type Proof = Vec<MixedProof<D>>;
+
+    fn prove(&self) -> Result<Self::Proof, Error> {
+        let count = self.keccak.len();
+        let mut order: Vec<usize> = (0..count + self.poseidon2.len()).collect();
+        order.shuffle(&mut SmallRng::seed_from_u64(SEED + self.rounds.replace(self.rounds.get() + 1)));
+        let prove = |nth: usize| match nth.checked_sub(count) {
+            None => self.keccak[nth].prove().map(|proof| MixedProof::Keccak(nth, proof)),
+            Some(nth) => self.poseidon2[nth].prove().map(|proof| MixedProof::Poseidon2(nth, proof)),
+        };
+        order.into_iter().map(prove).collect()
+    }
+
+    fn verify(&self, proofs: &Self::Proof) -> Result<(), Error> {
+        proofs.iter().try_for_each(|proof| match proof {
+            MixedProof::Keccak(nth, proof) => self.keccak[*nth].verify(proof),
+            MixedProof::Poseidon2(nth, proof) => self.poseidon2[*nth].verify(proof),
+        })
+    }
+}
+
 /// The proof system is generic over the AIR by a long list of bounds: one impl per AIR says less.
 macro_rules! impl_prover {
     ($air:ty) => {
@@ -151,7 +203,7 @@ mod tests {
     use p3_dft::Radix2DitParallel;
     use p3_field::PrimeCharacteristicRing;
 
-    use super::{Challenge, Prover, keccak};
+    use super::{Challenge, MixedProof, Prover, keccak, mixed};
 
     #[test]
     fn a_proof_with_one_wrong_value_is_refused() {
@@ -160,5 +212,35 @@ mod tests {
         statement.verify(&proof).expect("holds");
         proof.opened_values.trace_local[0] += Challenge::ONE;
         assert!(statement.verify(&proof).is_err());
+    }
+
+    #[test]
+    fn each_round_of_the_mix_proves_all_of_it_in_another_order() {
+        let statement = mixed("2^6".parse().expect("a power of two"), &Radix2DitParallel::default());
+        let mut orders = Vec::new();
+        for _ in 0..4 {
+            let proofs = statement.prove().expect("proves");
+            statement.verify(&proofs).expect("holds");
+            let order: Vec<usize> = proofs
+                .iter()
+                .map(|proof| match proof {
+                    MixedProof::Keccak(nth, _) => *nth,
+                    MixedProof::Poseidon2(nth, _) => 2 + nth,
+                })
+                .collect();
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3], "two sizes of each");
+            orders.push(order);
+        }
+        orders.dedup();
+        assert!(orders.len() > 1, "{orders:?}");
+        let mut proofs = statement.prove().expect("proves");
+        proofs.iter_mut().for_each(|proof| match proof {
+            MixedProof::Keccak(_, proof) | MixedProof::Poseidon2(_, proof) => {
+                proof.opened_values.trace_local[0] += Challenge::ONE;
+            }
+        });
+        assert!(statement.verify(&proofs).is_err());
     }
 }

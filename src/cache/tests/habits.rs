@@ -229,3 +229,23 @@ fn blocks_that_begin_long_grow_in_place_where_others_lie_beside_them() {
     assert!(copied <= 8 * 5 * 640 * KIB as u64, "{} MiB", copied >> 20);
     finish(&model, Vec::new(), true);
 }
+
+/// A service that proves statements of many sizes: of a trace that nobody knew yet the half that is not touched lay on resident memory,
+/// what came next had to be faulted in, and nothing was learned: 482 MiB.
+#[test]
+fn a_trace_of_a_new_length_leaves_the_rest_of_its_room_to_others() {
+    let model = Model::new(fake_in_short(8 << 30, 0), 4 << 30, Config::new());
+    let prove = |trace: usize, touched: usize| {
+        let blocks = [touched, trace, trace].map(|touched| take(&model, trace, false, touched));
+        let resident = model.os().resident_bytes();
+        blocks.into_iter().for_each(|p| model.cache.deallocate(p, layout(trace)));
+        resident >> 20
+    };
+    prove(40 * MIB, 20 * MIB);
+    let most = prove(130 * MIB, 130 * MIB);
+    for log in [1, 0, 1, 2, 1, 2, 0, 2] {
+        let resident = prove((40 * MIB) << log, (20 * MIB) << log);
+        assert!(resident <= most + 24, "{log}: {resident} MiB, {most} before");
+    }
+    finish(&model, Vec::new(), true);
+}

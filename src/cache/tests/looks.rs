@@ -297,7 +297,7 @@ fn an_end_that_was_resident_before_tells_nothing() {
 fn the_untouched_end_of_a_block_does_not_lie_upon_what_is_resident() {
     // The longer piece has room for all of the block, and for its end too; the other is a little short, and behind it is
     // memory that nobody has touched.
-    let pieces = [(400, true, true), (2, false, false), (160, true, true)];
+    let pieces = [(400, true, true), (2, false, false), (150, true, true)];
     let (model, live) = with_pieces(&pieces);
     let resident = model.os().resident_bytes();
     let (p, layout) = take_half_used(&model);

@@ -236,6 +236,39 @@ fn a_rank_knows_better_than_its_length_and_less_than_nothing_else() {
 }
 
 #[test]
+fn of_a_new_length_as_much_is_expected_as_of_half_or_twice_of_it() {
+    let zeroing = Zeroing::new();
+    let near = |bytes: usize, wanted: usize| bytes >= wanted && bytes <= wanted + wanted / 32;
+    let enter = |len: usize| [0; 2].map(|_| zeroing.enter(len));
+    let [trace, extension] = enter(64 * MIB);
+    zeroing.learn_reach(trace, 64 * MIB, false, 32 * MIB);
+    zeroing.learn_reach(extension, 64 * MIB, false, 64 * MIB);
+    zeroing.learn_reach(extension, 64 * MIB, true, 16 * MIB);
+    // Each from the one before, too.
+    for len in [128 * MIB, 32 * MIB, 512 * MIB, 256 * MIB, 2048 * MIB] {
+        let [trace, extension] = enter(len);
+        assert!(near(zeroing.reach(trace, len, false), len / 2), "{len}");
+        assert_eq!(zeroing.reach(trace, len, true), len);
+        assert_eq!(zeroing.reach(extension, len, false), len);
+        assert!(near(zeroing.reach(extension, len, true), len / 4), "{len}");
+        assert_eq!(zeroing.reach(zeroing.enter(len), len, false), len, "nobody knows");
+    }
+    for len in [96 * MIB, 16 << 30, 16 * MIB] {
+        assert_eq!(zeroing.reach(zeroing.enter(len), len, false), len, "{len}");
+    }
+    // What is known of itself counts, and what is known of its length.
+    let [_, extension] = enter(192 * MIB);
+    zeroing.learn_reach(extension, 192 * MIB, false, 96 * MIB);
+    let [trace, _] = enter(384 * MIB);
+    zeroing.learn_reach(trace, 384 * MIB, false, 384 * MIB);
+    zeroing.leave_all();
+    for len in [384 * MIB, 192 * MIB, 64 * MIB] {
+        let reach = zeroing.reach(zeroing.enter(len), len, false);
+        assert!(if len == 384 * MIB { reach == len } else { near(reach, len / 2) }, "{len}: {reach}");
+    }
+}
+
+#[test]
 fn what_is_touched_densely_up_to_somewhere_is_written_up_to_there() {
     let zeroing = Zeroing::new();
     let kind = zeroing.enter(64 * MIB);
