@@ -21,7 +21,7 @@ pub enum Statement {
     Keccak,
     /// The Poseidon2 AIR of Plonky3
     Poseidon2,
-    /// Both of these, from an eighth of the rows to all of them, in another order each round
+    /// Plonky3's Keccak and Poseidon2 AIRs, from an eighth of the rows to all of them, in another order each round
     Mixed,
     /// Repeated squaring in plonky2
     Squaring,
