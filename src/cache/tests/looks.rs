@@ -296,7 +296,7 @@ fn an_end_that_was_resident_before_tells_nothing() {
 #[test]
 fn the_untouched_end_of_a_block_does_not_lie_upon_what_is_resident() {
     // The longer piece has room for all of the block, and for its end too; the other is a little short, and behind it is
-    // memory that nobody has touched.
+    // memory that nobody has touched. It is not half as long: as a whole it would be expected to be half touched itself.
     let pieces = [(400, true, true), (2, false, false), (150, true, true)];
     let (model, live) = with_pieces(&pieces);
     let resident = model.os().resident_bytes();
