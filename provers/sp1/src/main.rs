@@ -1,0 +1,73 @@
+//! Proves a run of a loop in SP1's zkVM, under `System` and under `NAlloc`.
+//!
+//! What it is: the fifth comparison, of the zkVM that most are served by. Why it is here: it was first run when the allocator was as
+//! it is, and it proves by sum-checks, where those with transforms of all columns are looked at elsewhere. Every proof is verified.
+//! Never here: the recursion that makes one proof of many, and anything on a GPU.
+//!
+//! `cd provers/sp1 && RUSTFLAGS=-Ctarget-cpu=native cargo run --release` compares both; `--help` says what can be chosen. It must
+//! be started from its own directory: `.cargo/config.toml` there says why.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use prove_harness::{Dispatch, Error, Prover, Rows, Settings, Task, compare, finish, parse, serve};
+use sp1_loop::{Loop, Proof};
+
+#[global_allocator]
+static GLOBAL: Dispatch = Dispatch;
+
+/// Proves a run of a loop in SP1's zkVM under one allocator after another, verifies every proof, and compares them in one
+/// table
+#[derive(Parser, Debug)]
+#[command(name = "prove-sp1", version)]
+struct Cli {
+    /// Instructions that are run, a power of two such as 2^18
+    #[arg(long, default_value = "2^18")]
+    rows: Rows,
+
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// A run that is proved again and again.
+struct Run(Loop);
+
+impl Prover for Run {
+    type Proof = Proof;
+
+    fn prove(&self) -> Result<Self::Proof, Error> {
+        self.0.prove().map_err(|cause| Error::doing("proving", cause))
+    }
+
+    fn verify(&self, proof: &Self::Proof) -> Result<(), Error> {
+        self.0.verify(proof).map_err(|cause| Error::doing("verifying", cause))
+    }
+}
+
+fn main() -> ExitCode {
+    let cli: Cli = parse();
+    finish(run(&cli))
+}
+
+fn run(cli: &Cli) -> Result<(), Error> {
+    let (rows, settings) = (cli.rows, &cli.settings);
+    if let Some(choice) = settings.allocator {
+        let threads = settings.threads();
+        let prepare = || Loop::new(rows.count(), threads).expect("threads can be started");
+        return serve(choice, settings, || Run(prepare()));
+    }
+    compare(&[Task { statement: format!("sp1 {rows}"), arguments: vec![format!("--rows={rows}")] }], settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::Cli;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+        assert!(Cli::try_parse_from(["prove-sp1", "--rows=2^6", "--allocator=system"]).is_ok());
+    }
+}
