@@ -41,6 +41,8 @@ pub enum Statement {
     Nova,
     /// A random system of constraints, by Spartan
     Spartan,
+    /// A loop of so many instructions in SP1's zkVM
+    Sp1,
 }
 
 impl Statement {
@@ -61,6 +63,7 @@ impl Statement {
             Self::Miden | Self::Nova | Self::Spartan => {
                 Program::named("prove-machines", provers.join("machines"))
             }
+            Self::Sp1 => Program::named("prove-sp1", provers.join("sp1")),
         }
     }
 
@@ -74,7 +77,9 @@ impl Statement {
                     arguments: vec![format!("--air={name}"), rows_argument],
                 }
             }
-            Self::Squaring => Task { statement: format!("squaring {rows}"), arguments: vec![rows_argument] },
+            Self::Squaring | Self::Sp1 => {
+                Task { statement: format!("{} {rows}", self.name()), arguments: vec![rows_argument] }
+            }
             Self::Winterfell
             | Self::Circle
             | Self::Openvm

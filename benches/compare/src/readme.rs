@@ -18,7 +18,7 @@ use crate::{patterns, provers, record, summary, tables};
 
 /// The records of the provers' own commands in a folder of them, in the order of the table, and what is added to the names of
 /// their statements.
-pub const FILES: [(&str, &str); 11] = [
+pub const FILES: [(&str, &str); 12] = [
     ("plonky3.json", " (Plonky3)"),
     ("plonky2-14.json", " (plonky2)"),
     ("plonky2.json", " (plonky2)"),
@@ -28,6 +28,7 @@ pub const FILES: [(&str, &str); 11] = [
     ("miden.json", ""),
     ("nova.json", ""),
     ("spartan.json", ""),
+    ("sp1.json", ""),
     ("plonky3-always.json", " (Plonky3), THP `always`"),
     ("others-always.json", ", THP `always`"),
 ];
