@@ -10,13 +10,13 @@ use core::alloc::Layout;
 
 use crate::os::{CHUNK, GRANULE, Vendor};
 
-/// What colours are multiples of, but for the skew of long blocks: a cache line.
+/// What colours are multiples of, but for the skew of matrices: a cache line.
 const LINE: usize = 64;
 
-/// From this size on blocks are longer than what most last-level caches hold: they may begin within a line.
+/// From this size on blocks are longer than what most last-level caches hold: matrices may begin within a line.
 const LONG_FROM: usize = 32 << 20;
 
-/// How far from a line such blocks begin: half a line, so that no load of 32 bytes straddles two.
+/// How far from a line they begin: half a line, so that no load of 32 bytes straddles two.
 const SKEW: usize = 32;
 
 /// First-level data caches of more ways than this hold what a transpose has in hand of one set, or nearly, and a skew
@@ -215,7 +215,7 @@ impl Block {
         let (step, skew) = (colours.step(layout.size()), colours.skew());
         let lines = turn.wrapping_mul(step) >> 7;
         let whole = lines.wrapping_mul(LINE) & COLOUR_ROOM;
-        let offset = if layout.size() < LONG_FROM {
+        let offset = if !is_matrix(layout.size()) {
             whole
         } else if whole == 0 {
             skew
@@ -229,8 +229,7 @@ impl Block {
 /// How blocks begin within a granule, on the processor at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Colours {
-    /// On nine colours at a time, and long ones half a line before theirs. They are matrices whose rows are a power of two long,
-    /// and a transpose writes a line into each of sixteen rows before it comes back to the first; all of them are in one set
+    /// On nine colours at a time, and matrices half a line before theirs. Their rows are a power of two long, and a transpose writes a line into each of sixteen rows before it comes back to the first; all of them are in one set
     /// of the first-level data cache, which has few ways, unless every line of the matrix is spread over two.
     Skewed,
     /// On nine at a time: the first-level data cache has ways enough.
@@ -279,7 +278,7 @@ impl Colours {
         }
     }
 
-    /// How far from a line long blocks begin, in bytes.
+    /// How far from a line matrices begin, in bytes.
     #[inline]
     const fn skew(self) -> usize {
         if matches!(self, Self::Skewed) { SKEW } else { 0 }
@@ -292,6 +291,14 @@ impl Colours {
 #[inline]
 pub(crate) const fn is_long(len: usize) -> bool {
     len >= APART_FROM
+}
+
+/// Whether a block of `size` bytes is likely a matrix whose rows are a power of two long on one side of a transpose. The
+/// number of its columns seldom is one, and so its length is none either; what is long and a power of two is a vector, whose
+/// wide loads a skew would have straddle two lines (docs/EXPERIMENTS.md has the measurements).
+#[inline]
+const fn is_matrix(size: usize) -> bool {
+    size >= LONG_FROM && !size.is_power_of_two()
 }
 
 /// Whether a request is served by the large side (G1).

@@ -105,20 +105,27 @@ fn short_blocks_go_on_equally_far_and_long_ones_back_and_forth() {
 }
 
 #[test]
-fn long_blocks_begin_within_a_line_where_ways_are_few_unless_an_alignment_was_asked_for() {
+fn matrices_begin_within_a_line_where_ways_are_few_unless_an_alignment_was_asked_for() {
+    const MATRIX: usize = 1312 << 17;
+
     let from_line = |turn, size, align, ways| {
         let colours = Colours::of(ways, Vendor::Other);
         Block::colour(turn, layout(size, align), colours) % LINE
     };
     for turn in 0..64 * 288 {
         for ways in [0, 4, 8] {
-            assert_eq!(from_line(turn, LONG_FROM - 1, 8, ways), 0, "turn {turn}");
-            for align in [1, 8, SKEW] {
-                assert_eq!(from_line(turn, LONG_FROM, align, ways), SKEW, "turn {turn}");
+            // Too short, and vectors.
+            for size in [LONG_FROM - 1, LONG_FROM, 8 * LONG_FROM] {
+                assert_eq!(from_line(turn, size, 8, ways), 0, "turn {turn}");
             }
-            assert_eq!(from_line(turn, LONG_FROM, LINE, ways), 0, "turn {turn}");
+            for size in [LONG_FROM + 1, MATRIX] {
+                for align in [1, 8, SKEW] {
+                    assert_eq!(from_line(turn, size, align, ways), SKEW, "turn {turn}");
+                }
+                assert_eq!(from_line(turn, size, LINE, ways), 0, "turn {turn}");
+            }
         }
-        assert_eq!(from_line(turn, LONG_FROM, 8, 12), 0, "turn {turn}");
+        assert_eq!(from_line(turn, MATRIX, 8, 12), 0, "turn {turn}");
     }
 }
 

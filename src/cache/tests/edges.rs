@@ -46,15 +46,16 @@ fn absurd_requests_get_null_and_change_nothing() {
 }
 
 #[test]
-fn long_blocks_begin_within_a_line_where_the_first_cache_has_few_ways() {
+fn matrices_begin_within_a_line_where_the_first_cache_has_few_ways() {
     for (ways, offset) in [(0, 32), (8, 32), (12, 0)] {
         let os = fake(2 << 30);
         os.set_facts(|facts| facts.l1_ways = ways);
         let model = Model::new(os, 512 * MIB, Config::new());
-        let sizes = [40 * MIB, 20 * MIB, 64 * MIB];
+        // The third is as long as a vector is.
+        let sizes = [40 * MIB, 20 * MIB, 64 * MIB, 96 * MIB];
         let blocks: Vec<Live> =
             sizes.iter().map(|&size| model.allocate(layout(size, 8), false, 0).unwrap()).collect();
-        assert_eq!(blocks.iter().map(|live| live.p % 64).collect::<Vec<_>>(), [offset, 0, offset]);
+        assert_eq!(blocks.iter().map(|live| live.p % 64).collect::<Vec<_>>(), [offset, 0, 0, offset]);
         finish(&model, blocks, true);
     }
 }
