@@ -229,8 +229,9 @@ impl Block {
 /// How blocks begin within a granule, on the processor at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Colours {
-    /// On nine colours at a time, and matrices half a line before theirs. Their rows are a power of two long, and a transpose writes a line into each of sixteen rows before it comes back to the first; all of them are in one set
-    /// of the first-level data cache, which has few ways, unless every line of the matrix is spread over two.
+    /// On nine colours at a time, and matrices half a line before theirs. Their rows are a power of two long, and a transpose
+    /// writes a line into each of sixteen rows before it comes back to the first; all of them are in one set of the first-level
+    /// data cache, which has few ways, unless every line of the matrix is spread over two.
     Skewed,
     /// On nine at a time: the first-level data cache has ways enough.
     Nine,
