@@ -295,8 +295,8 @@ pub(crate) const fn is_long(len: usize) -> bool {
 }
 
 /// Whether a block of `size` bytes is likely a matrix whose rows are a power of two long on one side of a transpose. The
-/// number of its columns seldom is one, and so its length is none either; what is long and a power of two is a vector, whose
-/// wide loads a skew would have straddle two lines (docs/EXPERIMENTS.md has the measurements).
+/// number of its columns seldom is one, and so its length is none either; what is long and a power of two is taken for a
+/// vector, whose wide loads a skew would have straddle two lines (docs/EXPERIMENTS.md has the measurements).
 #[inline]
 const fn is_matrix(size: usize) -> bool {
     size >= LONG_FROM && !size.is_power_of_two()

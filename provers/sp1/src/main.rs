@@ -1,7 +1,7 @@
 //! Proves a run of a loop in SP1's zkVM, under `System` and under `NAlloc`.
 //!
 //! What it is: the fifth comparison, of a zkVM that works in large vectors of a power of two. Why it is here: it was first run when
-//! the allocator was nearly as it is, and it proves by sum-checks and transposes nothing. Every proof is verified.
+//! the allocator was nearly as it is, and it proves by sum-checks. Every proof is verified.
 //! Never here: the recursion that makes one proof of many, and anything on a GPU.
 //!
 //! `cd provers/sp1 && RUSTFLAGS=-Ctarget-cpu=native cargo run --release` compares both; `--help` says what can be chosen. It must
