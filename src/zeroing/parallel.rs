@@ -13,8 +13,9 @@ use super::lessons::{blend, share};
 use crate::os::{CHUNK, GRANULE, Os};
 use crate::sync::process::{AtomicU8, Ordering::Relaxed};
 
-/// From this length on, in bytes: the `memset` of a shorter block is a few milliseconds, and caches may hold it.
-pub(crate) const PARALLEL_MIN: usize = 128 << 20;
+/// From this length on, in bytes: the `memset` of a shorter block takes a millisecond or two, and from half of it on proofs gained no
+/// more (measured, docs/EXPERIMENTS.md, "Zeros by all threads").
+pub(crate) const PARALLEL_MIN: usize = 32 << 20;
 
 /// On fewer processors than this, or with fewer threads, the kernel's zeros are no faster: its fault takes two to four times as
 /// long as to zero as much; four threads lost by it on AMD, and gained a twentieth on Intel (measured).
