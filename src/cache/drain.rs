@@ -26,6 +26,28 @@ impl<O: Os> Cache<O> {
         drained
     }
 
+    /// As [`Cache::drain_but`], one shard after the other, until `find` finds something: what the others have at hand is in their
+    /// caches.
+    pub(super) fn drain_until<T>(
+        &self,
+        keeps: impl Fn(&Shard) -> bool,
+        find: impl Fn() -> Option<T>,
+    ) -> Option<T> {
+        // Relaxed: as in `drain_but`.
+        self.shards_from_mine()
+            .filter(|shard| shard.counts.stacked.load(Ordering::Relaxed) > 0 && !keeps(shard))
+            .find_map(|shard| if self.drain_shard(shard) > 0 { find() } else { None })
+    }
+
+    /// All shards, from this thread's own on, so that threads which find nothing do not all ask the first one.
+    pub(super) fn shards_from_mine(&self) -> impl Iterator<Item = &Shard> {
+        let shards = self.shards();
+        let mine =
+            self.shard_slow().and_then(|mine| shards.iter().position(|shard| core::ptr::eq(shard, mine)));
+        let (before, from_mine) = shards.split_at(mine.unwrap_or(0));
+        from_mine.iter().chain(before)
+    }
+
     /// As [`Cache::drain`], and forgets hot runs that are used up: of address space that is unmapped, nobody may go by what it
     /// was once cut into.
     pub(super) fn drain_to_unmap(&self) {

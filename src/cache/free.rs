@@ -102,7 +102,9 @@ impl<O: Os> Cache<O> {
             let mut out = Leaving::NOTHING;
             let mut stacks = shard.lock(self.os());
             stacks.end_burst(is_new, &shard.counts);
-            let is_much = shares && stacks.bytes() - stacks.hot.excess() > bounds.bytes / 4 * 3;
+            self.see_use(&mut stacks, &shard.counts);
+            let most = bounds.bytes + stacks.more;
+            let is_much = shares && stacks.bytes() - stacks.hot.excess() > most / 4 * 3;
             self.see_regions(&mut stacks);
             stacks.merge(&mut out, &shard.counts);
             // Room for vectors stays that: as a run it would be more than a shard may hold.
@@ -136,6 +138,7 @@ impl<O: Os> Cache<O> {
     ) {
         let mut out = Leaving::NOTHING;
         self.see_regions(&mut stacks);
+        self.see_use(&mut stacks, &shard.counts);
         stacks.make_room(class, bounds, &mut out, &shard.counts);
         if !stacks.push(class, start, bounds, &shard.counts) {
             let span = Span::new(start, class.len().bytes());

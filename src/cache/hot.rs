@@ -253,7 +253,7 @@ impl Stacks {
             return true;
         }
         // Runs are part of what a shard may hold; what is free of the hot run comes on top of that.
-        let fits = self.bytes() + tail.len <= bounds.bytes + self.hot.excess() && self.runs.lengthen(tail);
+        let fits = self.bytes() + tail.len <= bounds.bytes + self.beyond() && self.runs.lengthen(tail);
         if fits {
             self.note_runs(0, tail.len, counts);
         }

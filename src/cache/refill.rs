@@ -8,14 +8,17 @@ use super::counters::Counts;
 use super::hot::{HOT_BLOCK_MAX, HOT_MAX, Hot, TOKENS};
 use super::runs::{Bounds, Leaving, whole_blocks};
 use super::shard::{Shard, Stacks};
-use super::{Cache, count::add};
+use super::{Cache, SHARD_BYTES_MAX, count::add};
 use crate::geometry::SizeClass;
-use crate::heap::{Run, Span};
+use crate::heap::{Found, Run, Span, Unclean};
 use crate::os::{GRANULE, Os};
 use crate::sync::atomic::Ordering;
 
 /// Fresh memory comes with so much more of it as this part of what the thread has in use, as a divisor.
 const FRESH_SHARE: usize = 32;
+
+/// The most that a shard holds because its thread has as much in use, in bytes.
+pub(super) const HELD_MAX: usize = 2 * SHARD_BYTES_MAX;
 
 /// A thread that has little in use takes so much along for its first hot run, in bytes: it is all that it goes over then, a block
 /// or a vector at a time, whatever comes from a hot run, and what is not touched of it costs nothing.
@@ -50,6 +53,16 @@ impl<O: Os> Cache<O> {
         if self.heap.has_touching_regions() {
             stacks.runs.borders = true;
         }
+    }
+
+    /// Has a shard hold as much as its thread has in use, if that is more than it may otherwise: what threads that replace
+    /// blocks need between them. Where it held less, each would go over what all have; and what is gone through the heap comes back
+    /// in another's caches. Not under a ceiling, which what shards hold is counted against.
+    pub(super) fn see_use(&self, stacks: &mut Stacks, counts: &Counts) {
+        let bounds = self.bounds();
+        // Relaxed: set once, before the shards were published.
+        let is_bounded = !bounds.merges() || self.dirty_max.load(Ordering::Relaxed) < usize::MAX;
+        stacks.more = if is_bounded { 0 } else { counts.in_use().min(HELD_MAX).saturating_sub(bounds.bytes) };
     }
 
     /// Gives what left a shard back to the heap.
@@ -92,6 +105,25 @@ impl<O: Os> Cache<O> {
         drop(stacks);
         self.give_leaving(&out);
         start.or_else(|| self.cut_once_paid(shard, class))
+    }
+
+    /// Looks for a block of a class in this thread's shard once more, after what is in its stacks was merged with its free runs: where
+    /// the heap has nothing either. What is in stacks serves one class each, and other threads' memory is in other caches.
+    pub(super) fn cut_merged(&self, class: SizeClass) -> Option<Run> {
+        let shard = self.shard_with_runs()?;
+        let mut stacks = shard.lock(self.os());
+        if stacks.stacked() == 0 {
+            return None;
+        }
+        self.see_regions(&mut stacks);
+        let mut out = Leaving::NOTHING;
+        stacks.merge(&mut out, &shard.counts);
+        let start = stacks.cut_run(class, &shard.counts);
+        drop(stacks);
+        self.give_leaving(&out);
+        let span = Span::new(start.or_else(|| self.cut_once_paid(shard, class))?, class.len().bytes());
+        add(&self.tally.runs, 1);
+        Some(Run { span, unclean: Unclean::all(span), found: Found::Run })
     }
 
     /// Cuts a block where all that was missing is nodes for more of them, and pays for those.
@@ -142,7 +174,8 @@ impl<O: Os> Cache<O> {
 
     /// Lets go what a shard holds beyond its limit, which the free part of its hot run comes on top of.
     pub(super) fn keep_to_limit(&self, stacks: &mut Stacks, out: &mut Leaving, counts: &Counts) {
-        stacks.let_go(self.bounds().bytes + stacks.hot.rest().len, out, counts);
+        self.see_use(stacks, counts);
+        stacks.let_go(self.bounds().bytes + stacks.more + stacks.hot.rest().len, out, counts);
     }
 
     /// How much more than a block of a class shall be taken where it is fresh, in bytes, for which a node is held then: a part of

@@ -9,6 +9,7 @@
 //! each block that is cut off one (H6): they are paid for as `Stacks::tokens`, of which a block that comes in brings its
 //! own.
 
+use super::SHARD_BYTES_MAX;
 use super::counters::Counts;
 use super::hot::{HOT_BLOCK_MAX, HOT_MAX, Hot, TOKENS, is_wanted};
 use super::shard::{SHED, Stacks};
@@ -215,20 +216,20 @@ impl Stacks {
     /// become free runs, where the shard has any; of those what is too much leaves it.
     pub(super) fn make_room(&mut self, class: SizeClass, bounds: Bounds, out: &mut Leaving, counts: &Counts) {
         let len = class.len().bytes();
-        let excess = self.hot.excess();
+        let beyond = self.beyond();
         let mut spans = [Span::default(); SHED];
         let count = if self.is_full(class) {
             self.flush(class, &mut spans, counts)
         } else {
             let hot = self.hot.rest().len;
-            let Some(room) = (bounds.bytes + excess).checked_sub(hot + len) else { return };
+            let Some(room) = (bounds.bytes + beyond).checked_sub(hot + len) else { return };
             let beside = hot + self.runs.bytes();
             self.shed(beside + room.min((self.bytes() - beside) / 2), &mut spans, counts)
         };
         spans[..count].iter().for_each(|&span| self.keep_or_let_go(span, bounds, out, counts));
-        if self.bytes() + len > bounds.bytes + excess {
+        if self.bytes() + len > bounds.bytes + beyond {
             // A quarter at once: the heap's lock is taken once for all of it.
-            self.let_go(bounds.bytes / 4 * 3 + excess, out, counts);
+            self.let_go(bounds.bytes / 4 * 3 + beyond, out, counts);
         }
         self.let_tokens_go(out);
     }
@@ -289,7 +290,8 @@ impl Stacks {
     }
 
     /// Cuts a block of a class from the shard's own runs: from the front of the next hot run, if one is long enough to be
-    /// that, or where it fits best.
+    /// that and its thread has no more in use than a shard usually holds; or where it fits best, so that a thread that has much in use
+    /// goes over as little beside it as it can.
     #[inline(never)]
     pub(super) fn cut_run(&mut self, class: SizeClass, counts: &Counts) -> Option<usize> {
         let len = class.len().bytes();
@@ -297,6 +299,7 @@ impl Stacks {
             return None;
         }
         if len <= HOT_BLOCK_MAX
+            && counts.in_use() <= SHARD_BYTES_MAX
             && (self.runs.count() < RUNS_MAX || self.hot.rest().is_empty())
             && let Some(nth) = self.runs.shortest_from(HOT_BLOCK_MAX)
         {

@@ -44,6 +44,8 @@ pub(super) struct Stacks {
     /// Nodes that are paid for beside those of the blocks in the stacks: at least one for each free run and one for the rest of
     /// the hot run; the others are for blocks yet to be cut (H6).
     pub(super) tokens: usize,
+    /// What the shard may hold beyond its bounds, in bytes, as its thread has much in use: as of when it was last full.
+    pub(super) more: usize,
     /// Where the next block leaves that has to: the number of a class.
     next_shed: usize,
     /// Blocks pushed since the last request.
@@ -78,6 +80,7 @@ impl Shard {
             last_begun: Span::new(0, 0),
             last_place: 0,
             tokens: 0,
+            more: 0,
             next_shed: 0,
             pushed: 0,
             low: 0,
@@ -203,7 +206,7 @@ impl Stacks {
     pub(super) fn push(&mut self, class: SizeClass, start: usize, bounds: Bounds, counts: &Counts) -> bool {
         let bytes = self.bytes + class.len().bytes();
         let stacked = bytes - self.beside();
-        if bytes > bounds.bytes + self.hot.excess() || stacked > bounds.stacked {
+        if bytes > bounds.bytes + self.beyond() || stacked > bounds.stacked {
             return false;
         }
         // As in `pop`.
@@ -292,6 +295,12 @@ impl Stacks {
     #[inline]
     pub(super) const fn beside(&self) -> usize {
         self.hot.rest().len + self.runs.bytes()
+    }
+
+    /// What the shard may hold beyond its bounds now, in bytes.
+    #[inline]
+    pub(super) const fn beyond(&self) -> usize {
+        self.hot.excess() + self.more
     }
 
     /// Bytes in the stacks.

@@ -157,22 +157,22 @@ impl<O: Os> Cache<O> {
         let spares = class.is_some() && self.is_little_free();
         let keeps = |shard: &shard::Shard| spares && self.is_used_by_others(shard);
         if whole {
+            let own = || class.and_then(|class| self.cut_merged(class));
             let stolen = || class.and_then(|class| self.steal(class, keeps));
             // Shorter ones have been looked for in the heap already, and to look at all shards takes a line or two of each.
             let found = if len > HOT_BLOCK_MAX {
-                self.find_resident(fit, from).or_else(stolen)
+                self.find_resident(fit, from).or_else(own).or_else(stolen)
             } else {
-                stolen().or_else(|| self.find_resident(fit, from))
+                own().or_else(stolen).or_else(|| self.find_resident(fit, from))
             };
             if found.is_some() {
                 return found;
             }
         }
-        // Stacks are drained before a page is faulted in, or blocks in stacks would not serve every size.
+        // Shards are drained before a page is faulted in, or blocks in stacks would not serve every size.
         if (class.is_none() || !self.grows(len))
-            && self.drain_but(keeps) > 0
-            && whole
-            && let Some(run) = self.find_resident(fit, from)
+            && let Some(run) =
+                self.drain_until(keeps, || if whole { self.find_resident(fit, from) } else { None })
         {
             return Some(run);
         }
@@ -253,12 +253,7 @@ impl<O: Os> Cache<O> {
     /// keep it.
     fn steal(&self, class: SizeClass, keeps: impl Fn(&shard::Shard) -> bool) -> Option<Run> {
         let len = class.len().bytes();
-        let shards = self.shards();
-        let mine =
-            self.shard_slow().and_then(|mine| shards.iter().position(|shard| core::ptr::eq(shard, mine)));
-        // From its own on, so that threads which find nothing do not all ask the first one.
-        let (before, from_mine) = shards.split_at(mine.unwrap_or(0));
-        for shard in from_mine.iter().chain(before) {
+        for shard in self.shards_from_mine() {
             // Relaxed: a hint, as is the other; the lock tells.
             if !keeps(shard)
                 && (shard.counts.is_filled(class) || shard.counts.in_runs.load(Ordering::Relaxed) >= len)

@@ -44,6 +44,8 @@ mod looks;
 mod loom_orders;
 mod model;
 #[cfg(all(test, not(loom)))]
+mod more;
+#[cfg(all(test, not(loom)))]
 mod moves;
 #[cfg(all(test, not(loom)))]
 mod offered;

@@ -170,6 +170,22 @@ fn who_has_next_to_nothing_in_use_begins_each_block_where_the_one_before_began()
     }
 }
 
+/// Who has much in use went through all that was free to a thread, a hot run at a time.
+#[test]
+fn a_thread_that_has_much_in_use_begins_no_hot_run_in_what_it_has() {
+    for (in_use, start) in [(SHARD_BYTES_MAX, 16 * MIB), (SHARD_BYTES_MAX + 1, MIB)] {
+        let shard = Shard::new();
+        let mut stacks = shard.lock(&Linux);
+        let mut out = Leaving::NOTHING;
+        stacks.tokens = 10;
+        stacks.keep(Span::new(MIB, MIB / 4), &mut out, &shard.counts);
+        stacks.keep(Span::new(16 * MIB, 6 * MIB), &mut out, &shard.counts);
+        bump(&shard.counts.live, in_use as u64);
+        assert_eq!(stacks.cut_run(class(64 * KIB), &shard.counts), Some(start), "{in_use} in use");
+        assert_eq!(stacks.hot.rest().is_empty(), in_use > SHARD_BYTES_MAX);
+    }
+}
+
 #[test]
 fn the_next_hot_run_begins_in_a_run_that_is_long_enough() {
     let shard = Shard::new();
