@@ -25,7 +25,7 @@ fn with_holes(model: &Model<Fake>, count: usize) -> Vec<Live> {
     blocks
 }
 
-/// Two threads that replace blocks at random went over each other's: of 100 pages 15 had been written by the other, now 1 to 6
+/// Two threads that replace blocks at random went over each other's: of 100 pages 15 had been written by the other, now 1
 /// (`zk-compare`'s example `churn`).
 #[test]
 fn a_thread_keeps_what_it_frees_while_it_has_as_much_in_use() {
