@@ -12,7 +12,7 @@ use super::{Cache, SHARD_BYTES_MAX, count::add};
 use crate::geometry::SizeClass;
 use crate::heap::{Found, Run, Span, Unclean};
 use crate::os::{GRANULE, Os};
-use crate::sync::atomic::Ordering;
+use crate::sync::{Guard, Nap, atomic::Ordering};
 
 /// Fresh memory comes with so much more of it as this part of what the thread has in use, as a divisor.
 const FRESH_SHARE: usize = 32;
@@ -91,13 +91,35 @@ impl<O: Os> Cache<O> {
         if let Some(start) = self.cut_once_paid(shard, class) {
             return Some(start);
         }
-        let mut stacks = shard.lock(self.os());
+        let stacks = shard.lock(self.os());
         let live = shard.counts.in_use();
         if live >= stacks.bytes() - stacks.hot.excess() && live > HOT_MAX {
             return None;
         }
         // More is kept than is in use, or all of it is little: blocks of other classes, which are what is in this thread's
         // cache.
+        self.merge_and_cut(shard, stacks, class)
+    }
+
+    /// Looks for a block of a class in this thread's shard once more, after what is in its stacks was merged with its free runs: where
+    /// the heap has nothing either. What is in stacks serves one class each, and other threads' memory is in other caches.
+    pub(super) fn cut_merged(&self, class: SizeClass) -> Option<Run> {
+        let shard = self.shard_with_runs()?;
+        let stacks = shard.lock(self.os());
+        if stacks.stacked() == 0 {
+            return None;
+        }
+        let span = Span::new(self.merge_and_cut(shard, stacks, class)?, class.len().bytes());
+        add(&self.tally.runs, 1);
+        Some(Run { span, unclean: Unclean::all(span), found: Found::Run })
+    }
+
+    fn merge_and_cut(
+        &self,
+        shard: &Shard,
+        mut stacks: Guard<'_, Stacks, O, Nap>,
+        class: SizeClass,
+    ) -> Option<usize> {
         self.see_regions(&mut stacks);
         let mut out = Leaving::NOTHING;
         stacks.merge(&mut out, &shard.counts);
@@ -105,25 +127,6 @@ impl<O: Os> Cache<O> {
         drop(stacks);
         self.give_leaving(&out);
         start.or_else(|| self.cut_once_paid(shard, class))
-    }
-
-    /// Looks for a block of a class in this thread's shard once more, after what is in its stacks was merged with its free runs: where
-    /// the heap has nothing either. What is in stacks serves one class each, and other threads' memory is in other caches.
-    pub(super) fn cut_merged(&self, class: SizeClass) -> Option<Run> {
-        let shard = self.shard_with_runs()?;
-        let mut stacks = shard.lock(self.os());
-        if stacks.stacked() == 0 {
-            return None;
-        }
-        self.see_regions(&mut stacks);
-        let mut out = Leaving::NOTHING;
-        stacks.merge(&mut out, &shard.counts);
-        let start = stacks.cut_run(class, &shard.counts);
-        drop(stacks);
-        self.give_leaving(&out);
-        let span = Span::new(start.or_else(|| self.cut_once_paid(shard, class))?, class.len().bytes());
-        add(&self.tally.runs, 1);
-        Some(Run { span, unclean: Unclean::all(span), found: Found::Run })
     }
 
     /// Cuts a block where all that was missing is nodes for more of them, and pays for those.
