@@ -1,4 +1,4 @@
-//! What a shard holds because its thread has as much in use, and where such a thread's next block is cut.
+//! What a shard holds because its thread has as much in use.
 
 use super::fake;
 use super::model::{Live, Model};
