@@ -43,6 +43,8 @@ pub enum Statement {
     Spartan,
     /// A loop of so many instructions in SP1's zkVM
     Sp1,
+    /// Sequences in Stwo's circle STARK
+    Stwo,
 }
 
 impl Statement {
@@ -64,6 +66,7 @@ impl Statement {
                 Program::named("prove-machines", provers.join("machines"))
             }
             Self::Sp1 => Program::named("prove-sp1", provers.join("sp1")),
+            Self::Stwo => Program::named("prove-stwo", provers.join("stwo")),
         }
     }
 
@@ -77,7 +80,7 @@ impl Statement {
                     arguments: vec![format!("--air={name}"), rows_argument],
                 }
             }
-            Self::Squaring | Self::Sp1 => {
+            Self::Squaring | Self::Sp1 | Self::Stwo => {
                 Task { statement: format!("{} {rows}", self.name()), arguments: vec![rows_argument] }
             }
             Self::Winterfell
