@@ -63,13 +63,13 @@ impl FrameworkEval for Rule {
 
 /// So many sequences, with what all their proofs share.
 pub(crate) struct Sequences {
-    rows: Rows,
+    log_rows: u32,
     config: PcsConfig,
     twiddles: TwiddleTree<SimdBackend>,
 }
 
 impl Sequences {
-    /// Sequences for `rows` rows, at least one for each lane of a vector.
+    /// One for each of `rows`, which are never fewer than a vector's lanes.
     pub(crate) fn of(rows: Rows) -> Self {
         let config = PcsConfig {
             pow_bits: WORK_BITS,
@@ -77,17 +77,16 @@ impl Sequences {
             lifting_log_size: None,
         };
         // The constraints are of the second degree, and are evaluated over twice the rows, extended.
-        let log_largest = log_rows(rows) + 1 + config.fri_config.log_blowup_factor;
+        let log_largest = rows.log2() + 1 + config.fri_config.log_blowup_factor;
         let domain = CanonicCoset::new(log_largest).circle_domain();
-        Self { rows, config, twiddles: SimdBackend::precompute_twiddles(domain.half_coset) }
+        Self { log_rows: rows.log2(), config, twiddles: SimdBackend::precompute_twiddles(domain.half_coset) }
     }
 
     /// The columns. The rows start with one and their own number.
     fn trace(&self) -> Vec<Evaluation> {
-        let log_rows = log_rows(self.rows);
         let mut columns: Vec<Col<SimdBackend, BaseField>> =
-            (0..COLUMNS).map(|_| Col::<SimdBackend, BaseField>::zeros(1 << log_rows)).collect();
-        for lanes in 0..1 << (log_rows - LOG_N_LANES) {
+            (0..COLUMNS).map(|_| Col::<SimdBackend, BaseField>::zeros(1 << self.log_rows)).collect();
+        for lanes in 0..1 << (self.log_rows - LOG_N_LANES) {
             let row_numbers = std::array::from_fn(|lane| BaseField::from(lanes * N_LANES + lane));
             let (mut first, mut second) = (PackedBaseField::one(), PackedBaseField::from_array(row_numbers));
             for column in &mut columns {
@@ -95,19 +94,14 @@ impl Sequences {
                 (first, second) = (second, first.square() + second.square());
             }
         }
-        let domain = CanonicCoset::new(log_rows).circle_domain();
+        let domain = CanonicCoset::new(self.log_rows).circle_domain();
         columns.into_iter().map(|column| Evaluation::new(domain, column)).collect()
     }
 
     fn component(&self) -> FrameworkComponent<Rule> {
-        let rule = Rule { log_rows: log_rows(self.rows) };
+        let rule = Rule { log_rows: self.log_rows };
         FrameworkComponent::new(&mut TraceLocationAllocator::default(), rule, SecureField::zero())
     }
-}
-
-/// Vectors hold so many rows at least.
-fn log_rows(rows: Rows) -> u32 {
-    rows.log2().max(LOG_N_LANES)
 }
 
 impl Prover for Sequences {
