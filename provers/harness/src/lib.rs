@@ -27,4 +27,4 @@ pub use child::{Prover, serve};
 pub use cli::{Rows, Settings, finish, parse, say};
 pub use error::Error;
 pub use parent::{Contender, Task, compare, compare_all};
-pub use statements::Statements;
+pub use statements::{Statements, prove_one};

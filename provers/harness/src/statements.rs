@@ -1,4 +1,4 @@
-//! The command line of provers that hold several proof systems, each with a statement of its own.
+//! The command line of provers that hold several proof systems, each with a statement of its own; and what those do that have one.
 //!
 //! Why it is here: what a parent tells its child, and what a child makes of it, must agree, and there is one place for both.
 //! Names are those that clap gives the values, in tables as on the command line.
@@ -6,6 +6,7 @@
 use clap::{Args, ValueEnum};
 
 use crate::allocator::Choice;
+use crate::child::{Prover, serve};
 use crate::cli::{Rows, Settings};
 use crate::error::Error;
 use crate::parent::{Task, compare};
@@ -63,6 +64,25 @@ impl<S: ValueEnum + Copy + PartialEq + Send + Sync + 'static> Statements<S> {
         Task {
             statement: format!("{name} {}", self.rows),
             arguments: vec![format!("--statement={name}"), format!("--rows={}", self.rows)],
+        }
+    }
+}
+
+/// Compares the allocators on a prover's one statement, `name`, of so many rows; or, in a child, proves what `prepare` makes.
+///
+/// # Errors
+/// As [`compare`] and [`serve`] say.
+pub fn prove_one<P: Prover>(
+    name: &str,
+    rows: Rows,
+    settings: &Settings,
+    prepare: impl FnOnce(Rows) -> P,
+) -> Result<(), Error> {
+    match settings.allocator {
+        Some(choice) => serve(choice, settings, || prepare(rows)),
+        None => {
+            let statement = format!("{name} {rows}");
+            compare(&[Task { statement, arguments: vec![format!("--rows={rows}")] }], settings)
         }
     }
 }

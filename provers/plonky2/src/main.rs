@@ -13,7 +13,7 @@ mod squaring;
 use std::process::ExitCode;
 
 use clap::Parser;
-use prove_harness::{Dispatch, Error, Rows, Settings, Task, compare, finish, parse, serve};
+use prove_harness::{Dispatch, Rows, Settings, finish, parse, prove_one};
 
 use squaring::Squaring;
 
@@ -35,16 +35,7 @@ struct Cli {
 
 fn main() -> ExitCode {
     let cli: Cli = parse();
-    finish(run(&cli))
-}
-
-fn run(cli: &Cli) -> Result<(), Error> {
-    let (rows, settings) = (cli.rows, &cli.settings);
-    if let Some(choice) = settings.allocator {
-        return serve(choice, settings, || Squaring::build(rows));
-    }
-    let statement = format!("squaring {rows}");
-    compare(&[Task { statement, arguments: vec![format!("--rows={rows}")] }], settings)
+    finish(prove_one("squaring", cli.rows, &cli.settings, Squaring::build))
 }
 
 #[cfg(test)]

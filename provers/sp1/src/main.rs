@@ -10,7 +10,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use prove_harness::{Dispatch, Error, Prover, Rows, Settings, Task, compare, finish, parse, serve};
+use prove_harness::{Dispatch, Error, Prover, Rows, Settings, finish, parse, prove_one};
 use sp1_loop::{Loop, Proof};
 
 #[global_allocator]
@@ -46,17 +46,11 @@ impl Prover for Run {
 
 fn main() -> ExitCode {
     let cli: Cli = parse();
-    finish(run(&cli))
-}
-
-fn run(cli: &Cli) -> Result<(), Error> {
     let (rows, settings) = (cli.rows, &cli.settings);
-    if let Some(choice) = settings.allocator {
-        let threads = settings.threads();
-        let prepare = || Loop::new(rows.count(), threads).expect("threads can be started");
-        return serve(choice, settings, || Run(prepare()));
-    }
-    compare(&[Task { statement: format!("sp1 {rows}"), arguments: vec![format!("--rows={rows}")] }], settings)
+    let threads = settings.threads();
+    finish(prove_one("sp1", rows, settings, |rows| {
+        Run(Loop::new(rows.count(), threads).expect("threads can be started"))
+    }))
 }
 
 #[cfg(test)]

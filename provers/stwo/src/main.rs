@@ -13,7 +13,7 @@ mod sequences;
 use std::process::ExitCode;
 
 use clap::Parser;
-use prove_harness::{Dispatch, Error, Rows, Settings, Task, compare, finish, parse, serve};
+use prove_harness::{Dispatch, Rows, Settings, finish, parse, prove_one};
 
 use sequences::Sequences;
 
@@ -34,16 +34,7 @@ struct Cli {
 
 fn main() -> ExitCode {
     let cli: Cli = parse();
-    finish(run(&cli))
-}
-
-fn run(cli: &Cli) -> Result<(), Error> {
-    let (rows, settings) = (cli.rows, &cli.settings);
-    if let Some(choice) = settings.allocator {
-        return serve(choice, settings, || Sequences::of(rows));
-    }
-    let statement = format!("stwo {rows}");
-    compare(&[Task { statement, arguments: vec![format!("--rows={rows}")] }], settings)
+    finish(prove_one("stwo", cli.rows, &cli.settings, Sequences::of))
 }
 
 #[cfg(test)]
