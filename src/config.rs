@@ -126,7 +126,8 @@ impl Config {
     ///
     /// It keeps all of it; at most 64 MiB in each heap with [`cache_bytes`](Self::cache_bytes) set, or before the first large request.
     /// After that request it is asked to give it back (`malloc_trim`) before more memory would be in use than of late; before, only by
-    /// [`release_cache`](crate::release_cache).
+    /// [`release_cache`](crate::release_cache). Heaps of threads but the first are kept as a whole where bursts fault them in again, while the
+    /// process holds at most a quarter more for it than it ever needed.
     ///
     /// With several `NAlloc` values, the setting of the first to free a small block or to serve a large request applies. Without effect
     /// on other C libraries, and on what the environment says of the same knobs (`MALLOC_TRIM_THRESHOLD_`, `GLIBC_TUNABLES`).

@@ -172,13 +172,11 @@ fn tell_library_slow() {
     const MMAP_THRESHOLD: usize = 32 << 20;
     const TRIM_THRESHOLD: usize = 2 * MMAP_THRESHOLD;
     const KEEP_ALL: usize = usize::MAX;
-    /// What the heap grows by at least: a system call per MiB of small blocks.
-    const TOP_PAD: usize = 1 << 20;
     loop {
         let is_running = ENGINE.has_started();
         let keeps_all = is_running && ENGINE.ceiling().is_none();
         let threshold = if keeps_all { KEEP_ALL } else { TRIM_THRESHOLD };
-        if os::keep_small_top(threshold, TOP_PAD, MMAP_THRESHOLD) {
+        if os::keep_small_top(threshold, MMAP_THRESHOLD) {
             ENGINE.library_keeps();
         }
         // Whoever has started the engine meanwhile may have said the other thing before us.

@@ -145,6 +145,41 @@ mod glibc {
         });
     }
 
+    /// Bursts of a thread's that fill two of the heaps that glibc has for it, of 64 MiB each, with large blocks between them, which
+    /// tell the limits: faults after the fifth, and the MiB in memory at the end. `None` but in the parent.
+    fn bursts_of_a_thread(label: &str, environment: &[(&str, &str)]) -> Option<(u64, u64)> {
+        const TEST: &str = "glibc::bursts_that_fill_more_than_one_heap_of_a_thread_stay";
+        let round = || {
+            burst();
+            (0..8).for_each(|_| _ = black_box(vec![2_u8; 16 << 20]));
+        };
+        let ended = alone(TEST, label, environment, || {
+            start();
+            let thread = std::thread::spawn(move || {
+                (0..5).for_each(|_| round());
+                let before = super::faults();
+                (0..4).for_each(|_| round());
+                (super::faults() - before, proc::resident() >> 20)
+            });
+            let (faults, kept) = thread.join().unwrap();
+            tell("faults", faults);
+            tell("kept", kept as u64);
+        });
+        ended.map(|ended| (ended.told("faults"), ended.told("kept")))
+    }
+
+    #[test]
+    fn bursts_that_fill_more_than_one_heap_of_a_thread_stay() {
+        if let Some((faults, kept)) = bursts_of_a_thread("ours", &[]) {
+            assert!(faults < 4096, "{faults} faults");
+            assert!(kept > 120, "{kept} MiB are kept");
+        }
+        // What the environment says stands: all but one go.
+        if let Some((_, kept)) = bursts_of_a_thread("variable", &[("MALLOC_TOP_PAD_", "131072")]) {
+            assert!(kept < 120, "{kept} MiB are kept");
+        }
+    }
+
     #[test]
     fn what_small_blocks_leave_makes_room_for_large_ones() {
         const TEST: &str = "glibc::what_small_blocks_leave_makes_room_for_large_ones";

@@ -8,7 +8,9 @@
 //! to keep.
 
 use super::Cache;
+use super::heaps::Heaps;
 use crate::os::Os;
+use crate::sync::Lock;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// How long what the rest of the process holds is taken to be as it was, in nanoseconds. To measure it takes 10 us, and
@@ -32,6 +34,8 @@ pub(super) struct Beside {
     keeps: AtomicBool,
     /// What was in use when it was asked last, in bytes, the rest of the process included.
     asked_at: AtomicUsize,
+    /// Whether it is to keep the heaps of threads but the first as well.
+    pub(super) heaps: Lock<Heaps>,
     /// When to measure again what the rest of the process holds, by the clock of `Os`.
     next_measure: AtomicU64,
     /// When to ask again because memory is short, likewise.
@@ -44,6 +48,7 @@ impl Beside {
             Self {
                 keeps: AtomicBool::new(false),
                 asked_at: AtomicUsize::new(0),
+                heaps: Lock::new(Heaps::new()),
                 next_measure: AtomicU64::new(0),
                 next_in_need: AtomicU64::new(0),
             }
@@ -71,6 +76,7 @@ impl<O: Os> Cache<O> {
     fn measure(&self, untouched: usize) {
         if let Some(anonymous) = self.os().anonymous() {
             self.heap.note_beside(anonymous, untouched);
+            self.see_heaps(anonymous);
         }
     }
 
@@ -96,6 +102,27 @@ impl<O: Os> Cache<O> {
         if claim.is_ok() {
             self.ask_library();
             self.measure(untouched);
+        }
+    }
+
+    /// Has the C library keep the heaps that it has for each thread, or no longer, as [`Heaps`] says. Not under a ceiling, and not while
+    /// it holds too little to have filled one. To be called without any lock.
+    fn see_heaps(&self, held: usize) {
+        // Relaxed, both: as above; and set once, before anything was handed out.
+        if !self.beside.keeps.load(Ordering::Relaxed)
+            || self.dirty_max.load(Ordering::Relaxed) < usize::MAX
+            || self.heap.beside() < WORTH_ASKING
+            || self.heap.is_forking_here()
+        {
+            return;
+        }
+        let (faults, most) = (self.os().faults(), self.os().resident_max());
+        let change = self.beside.heaps.lock(self.os()).saw(faults, held, most);
+        if let Some(keeps) = change {
+            self.os().keep_library_heaps(keeps);
+            if !keeps {
+                self.ask_library();
+            }
         }
     }
 

@@ -168,6 +168,7 @@ impl<O: Os> Cache<O> {
         // Whoever held these does not exist here. What they guard are numbers that steer, none of which can be
         // wrong enough to matter, and a table that begins anew.
         self.limits.reset_in_child();
+        self.beside.heaps.reset_in_child();
         self.keeper.reset_in_child();
         self.host.reset_in_child();
         // Nobody starts, or forks, before this is done.

@@ -13,6 +13,7 @@ mod drain;
 mod fork;
 mod free;
 mod grow;
+mod heaps;
 mod hot;
 mod keeper;
 mod peaks;

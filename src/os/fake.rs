@@ -81,6 +81,8 @@ struct State {
     threads: Option<usize>,
     /// Bytes of that which the C library keeps free.
     library_keeps: usize,
+    library_keeps_heaps: bool,
+    resident_max: usize,
     /// Differs from process to process.
     mark: u64,
 }
@@ -139,6 +141,8 @@ impl Fake {
             faults: [0; 2],
             threads: Some(64),
             library_keeps: 0,
+            library_keeps_heaps: false,
+            resident_max: 0,
             mark: 1,
         };
         Self(Arc::new(Kernel { memory, clock: AtomicU64::new(0), state: Mutex::new(state) }))

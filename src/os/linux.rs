@@ -359,6 +359,10 @@ impl Os for Linux {
         hooks::trim_library();
     }
 
+    fn keep_library_heaps(&self, keeps: bool) {
+        hooks::keep_heaps(keeps);
+    }
+
     fn anonymous(&self) -> Option<usize> {
         let _keep = KeepErrno::new();
         InUse::Resident.bytes()?.checked_sub(InUse::Shared.bytes()?)
@@ -376,6 +380,10 @@ impl Os for Linux {
 
     fn mark(&self) -> u64 {
         super::fork::mark()
+    }
+
+    fn resident_max(&self) -> usize {
+        Usage::now().resident_max as usize
     }
 
     fn faults(&self) -> u64 {

@@ -257,11 +257,18 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     /// them.
     fn trim_library(&self);
 
+    /// Has the C library keep the heaps of threads but the first when they are free, where it has such, or as it comes. Takes its
+    /// locks, so the caller has none of ours.
+    fn keep_library_heaps(&self, keeps: bool);
+
     /// How many bytes of the process are in memory, all mappings together; `None` where nobody tells. Reads a file: five
     /// microseconds.
     fn resident_in_all(&self) -> Option<usize> {
         None
     }
+
+    /// The most bytes of the process that ever were in memory. A microsecond.
+    fn resident_max(&self) -> usize;
 
     /// The number of this process.
     fn process(&self) -> u32;

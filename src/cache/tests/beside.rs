@@ -9,9 +9,10 @@ use super::ops::finish;
 use crate::cache::keeper::Watch;
 use crate::config::Config;
 use crate::os::fake::{Call, Fake, When, errno};
-use crate::os::{Os, Room};
+use crate::os::{GRANULE, Os, Room};
 
 const MIB: usize = 1 << 20;
+const GIB: usize = 1 << 30;
 
 /// A cache in a process whose C library has been told to keep what is free.
 fn told() -> Model<Fake> {
@@ -235,6 +236,36 @@ fn a_library_that_was_told_nothing_or_keeps_little_is_left_alone() {
             model.cache.release();
             assert_eq!(asked(&model), 0);
         }
+        finish(&model, Vec::new(), true);
+    }
+}
+
+/// Bursts of 128 MiB are faulted in again in small pages: the C library is to keep them then, until the process is larger for it.
+#[test]
+fn heaps_that_are_faulted_in_again_are_kept_while_the_process_grows_no_further() {
+    for (ceiling, keeps, expected) in [(None, 128, true), (None, 50, false), (Some(GIB), 128, false)] {
+        let config = ceiling.map_or(Config::new(), |ceiling| Config::new().cache_bytes(ceiling));
+        let os = fake(2 << 30);
+        os.set_beside(Some(0));
+        os.set_resident_max(256 * MIB);
+        let model = Model::new(os, 1 << 30, config);
+        model.cache.library_keeps();
+        let rounds = |count: usize, mib: usize| {
+            for _ in 0..count {
+                burst(&model, mib * MIB);
+                model.os().add_faults((mib * MIB / GRANULE) as u64, 0);
+                model.os().pass(SECOND);
+                (0..12).for_each(|_| round(&model, 1));
+            }
+        };
+        rounds(4, keeps);
+        assert_eq!(model.os().library_keeps_heaps(), expected, "{keeps} MiB under {ceiling:?}");
+        assert_eq!(model.os().calls(Call::KeepLibraryHeaps), usize::from(expected));
+        let before = asked(&model);
+        rounds(1, 3 * keeps);
+        assert!(!model.os().library_keeps_heaps(), "{keeps} MiB under {ceiling:?}");
+        assert_eq!(model.os().calls(Call::KeepLibraryHeaps), 2 * usize::from(expected));
+        assert!(!expected || asked(&model) > before);
         finish(&model, Vec::new(), true);
     }
 }

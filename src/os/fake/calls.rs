@@ -266,12 +266,22 @@ impl Os for Fake {
         state.beside = state.beside.map(|beside| beside - kept);
     }
 
+    fn keep_library_heaps(&self, keeps: bool) {
+        let mut state = self.state();
+        let _ = state.plans.begin(Call::KeepLibraryHeaps);
+        state.library_keeps_heaps = keeps;
+    }
+
     fn anonymous(&self) -> Option<usize> {
         let mut state = self.state();
         let _ = state.plans.begin(Call::Anonymous);
         let beside = state.beside?;
         drop(state);
         Some(beside + self.resident_bytes())
+    }
+
+    fn resident_max(&self) -> usize {
+        self.state().resident_max
     }
 
     fn process(&self) -> u32 {

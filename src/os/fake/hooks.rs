@@ -101,6 +101,16 @@ impl Fake {
 
     /// Sets how many bytes of that the C library keeps free.
     #[cfg(test)]
+    /// Whether the C library keeps the heaps of its threads.
+    pub(crate) fn library_keeps_heaps(&self) -> bool {
+        self.state().library_keeps_heaps
+    }
+
+    /// Says how many bytes were in memory at most.
+    pub(crate) fn set_resident_max(&self, bytes: usize) {
+        self.state().resident_max = bytes;
+    }
+
     pub(crate) fn set_library_keeps(&self, bytes: usize) {
         self.state().library_keeps = bytes;
     }

@@ -24,6 +24,7 @@ pub(crate) enum Call {
     Room,
     Anonymous,
     TrimLibrary,
+    KeepLibraryHeaps,
     Wait,
     Wake,
 }

@@ -4,11 +4,11 @@
 
 use core::ffi::c_void;
 
-#[cfg(target_env = "gnu")]
-use super::environ;
 use super::sys::KeepErrno;
 #[cfg(target_env = "gnu")]
 use super::tunables::Seen;
+#[cfg(target_env = "gnu")]
+use super::{environ, in_use};
 use crate::error::Errno;
 use crate::os::Outcome;
 use crate::sync::process::{AtomicU32, Ordering};
@@ -30,7 +30,11 @@ pub(crate) fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: 
     }
 }
 
-/// Has glibc keep up to `trim_threshold` bytes free at the top of its heap, `usize::MAX` for all, and take `top_pad`
+/// What glibc's heap grows by beyond what it needs, in bytes: a system call per MiB of small blocks.
+#[cfg(target_env = "gnu")]
+const TOP_PAD: i32 = 1 << 20;
+
+/// Has glibc keep up to `trim_threshold` bytes free at the top of its heap, `usize::MAX` for all, and take [`TOP_PAD`]
 /// bytes more than it needs whenever it grows; blocks of C code up to `mmap_threshold` come from that heap. Without it, and
 /// without ever seeing a large block freed, it gives back and faults in again at every 128 KiB. All are cut to what an `int`
 /// holds. Does nothing on other C libraries.
@@ -41,13 +45,13 @@ pub(crate) fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: 
 /// would have risen with the first large block that C code frees: hence the third. What the environment sets of the three
 /// stays as it is.
 #[cfg(target_env = "gnu")]
-pub(crate) fn keep_small_top(trim_threshold: usize, top_pad: usize, mmap_threshold: usize) -> bool {
+pub(crate) fn keep_small_top(trim_threshold: usize, mmap_threshold: usize) -> bool {
     let _keep = KeepErrno::new();
     let mut seen = Seen::new();
     environ::stream(&mut |piece| seen.feed(piece));
     let knobs = [
         (libc::M_TRIM_THRESHOLD, trim_threshold),
-        (libc::M_TOP_PAD, top_pad),
+        (libc::M_TOP_PAD, TOP_PAD as usize),
         (libc::M_MMAP_THRESHOLD, mmap_threshold),
     ];
     for ((knob, bytes), is_set) in knobs.into_iter().zip(seen.seen()) {
@@ -63,9 +67,32 @@ pub(crate) fn keep_small_top(trim_threshold: usize, top_pad: usize, mmap_thresho
 
 /// Does nothing: only glibc has such a heap.
 #[cfg(not(target_env = "gnu"))]
-pub(crate) fn keep_small_top(_trim_threshold: usize, _top_pad: usize, _mmap_threshold: usize) -> bool {
+pub(crate) fn keep_small_top(_trim_threshold: usize, _mmap_threshold: usize) -> bool {
     false
 }
+
+/// Has glibc keep the heaps that it has for threads but the first, or as [`keep_small_top`] has left it. Of these it unmaps the last when
+/// that is free, whatever `M_TRIM_THRESHOLD` says, unless `M_TOP_PAD` is as long as a heap (`heap_trim` in arena.c). Each new
+/// one is writable at once then, not a few pages more with each `mprotect`; and the first heap grows by as much address space.
+///
+/// Does nothing where the environment sets that knob, on other C libraries, and where memory is locked: each heap would
+/// be resident as a whole.
+#[cfg(target_env = "gnu")]
+pub(super) fn keep_heaps(keeps: bool) {
+    /// `HEAP_MAX_SIZE` of arena.c.
+    const HEAP: i32 = 64 << 20;
+    let _keep = KeepErrno::new();
+    let mut seen = Seen::new();
+    environ::stream(&mut |piece| seen.feed(piece));
+    if !seen.seen()[1] && !(keeps && in_use::locks_memory()) {
+        // SAFETY: as in `keep_small_top`.
+        unsafe { libc::mallopt(libc::M_TOP_PAD, if keeps { HEAP } else { TOP_PAD }) };
+    }
+}
+
+/// Does nothing: only glibc has such heaps.
+#[cfg(not(target_env = "gnu"))]
+pub(super) fn keep_heaps(_keeps: bool) {}
 
 /// Has glibc give back what its heap keeps free: whole pages in all of its arenas, and the top of the first.
 #[cfg(target_env = "gnu")]
