@@ -251,6 +251,7 @@ impl<O: Os> Cache<O> {
                             self.heap.reset_in_child();
                             self.thin.reset_in_child();
                             self.limits.reset_in_child();
+                            self.beside.heaps.reset_in_child();
                         }
                         self.mark_in_start.store(here, Ordering::Release);
                     }

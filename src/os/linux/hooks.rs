@@ -84,10 +84,11 @@ pub(super) fn keep_heaps(keeps: bool) {
     let _keep = KeepErrno::new();
     let mut seen = Seen::new();
     environ::stream(&mut |piece| seen.feed(piece));
-    if !seen.seen()[1] && !(keeps && in_use::locks_memory()) {
-        // SAFETY: as in `keep_small_top`.
-        unsafe { libc::mallopt(libc::M_TOP_PAD, if keeps { HEAP } else { TOP_PAD }) };
+    if seen.seen()[1] || (keeps && in_use::locks_memory()) {
+        return;
     }
+    // SAFETY: as in `keep_small_top`.
+    unsafe { libc::mallopt(libc::M_TOP_PAD, if keeps { HEAP } else { TOP_PAD }) };
 }
 
 /// Does nothing: only glibc has such heaps.
