@@ -249,7 +249,8 @@ fn peers_table(records: &[Record]) -> (Table, usize) {
 
 fn score(from: &Folders) -> Result<String, Error> {
     let all = patterns::all();
-    let mut table = table(["workloads", "processor"].into_iter().chain(tables::SCORE).map(String::from));
+    let mut table =
+        table(["workloads", "processor", "record"].into_iter().chain(tables::SCORE).map(String::from));
     let elsewhere = from.elsewhere.iter().map(|folder| ("the same", folder.as_path()));
     let kinds = [("patterns of provers", from.compared)]
         .into_iter()
@@ -263,7 +264,9 @@ fn score(from: &Folders) -> Result<String, Error> {
         let (processors, _) = said("processors in use: ").split_once(' ').unwrap_or(("?", ""));
         let cells = tables::score(&measured(&record, &all));
         let machine = format!("{} of {}", processors, said("processor: "));
-        table.add_row([workloads.to_owned(), machine].into_iter().chain(cells));
+        // Several are of the same machine.
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        table.add_row([workloads.to_owned(), machine, name].into_iter().chain(cells));
         // Of what else a record holds it may say more.
         let commits = record.about.iter().filter_map(|line| line.strip_prefix("commit: "));
         let commits: Vec<&str> = commits.filter_map(|line| line.split([':', ',']).next()).collect();
