@@ -119,6 +119,8 @@ impl<O: Os> Cache<O> {
         let (faults, most) = (self.os().faults(), self.os().resident_max());
         let change = self.beside.heaps.lock(self.os()).saw(faults, held, most);
         if let Some(keeps) = change {
+            // Outside of the lock, as the library's own are taken: who is overtaken by the next change leaves it told the other thing,
+            // until the one after that.
             self.os().keep_library_heaps(keeps);
             if !keeps {
                 self.ask_library();

@@ -81,7 +81,9 @@ struct State {
     threads: Option<usize>,
     /// Bytes of that which the C library keeps free.
     library_keeps: usize,
+    /// Whether it keeps the heaps of its threads.
     library_keeps_heaps: bool,
+    /// The most bytes of the process that were in memory.
     resident_max: usize,
     /// Differs from process to process.
     mark: u64,

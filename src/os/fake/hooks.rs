@@ -101,18 +101,20 @@ impl Fake {
 
     /// Sets how many bytes of that the C library keeps free.
     #[cfg(test)]
+    pub(crate) fn set_library_keeps(&self, bytes: usize) {
+        self.state().library_keeps = bytes;
+    }
+
     /// Whether the C library keeps the heaps of its threads.
+    #[cfg(test)]
     pub(crate) fn library_keeps_heaps(&self) -> bool {
         self.state().library_keeps_heaps
     }
 
-    /// Says how many bytes were in memory at most.
+    /// Sets how many bytes of the process were in memory at most.
+    #[cfg(test)]
     pub(crate) fn set_resident_max(&self, bytes: usize) {
         self.state().resident_max = bytes;
-    }
-
-    pub(crate) fn set_library_keeps(&self, bytes: usize) {
-        self.state().library_keeps = bytes;
     }
 
     /// From here on this is the child of the process that it was.
