@@ -45,6 +45,8 @@ pub enum Statement {
     Sp1,
     /// Sequences in Stwo's circle STARK
     Stwo,
+    /// Fibonacci numbers in Triton VM
+    Triton,
 }
 
 impl Statement {
@@ -67,6 +69,7 @@ impl Statement {
             }
             Self::Sp1 => Program::named("prove-sp1", provers.join("sp1")),
             Self::Stwo => Program::named("prove-stwo", provers.join("stwo")),
+            Self::Triton => Program::named("prove-triton", provers.join("triton")),
         }
     }
 
@@ -80,7 +83,7 @@ impl Statement {
                     arguments: vec![format!("--air={name}"), rows_argument],
                 }
             }
-            Self::Squaring | Self::Sp1 | Self::Stwo => {
+            Self::Squaring | Self::Sp1 | Self::Stwo | Self::Triton => {
                 Task { statement: format!("{} {rows}", self.name()), arguments: vec![rows_argument] }
             }
             Self::Winterfell

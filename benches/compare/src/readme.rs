@@ -18,7 +18,7 @@ use crate::{patterns, provers, record, summary, tables};
 
 /// The records of the provers' own commands in a folder of them, in the order of the table, and what is added to the names of
 /// their statements.
-pub const FILES: [(&str, &str); 12] = [
+pub const FILES: [(&str, &str); 15] = [
     ("plonky3.json", " (Plonky3)"),
     ("plonky2-14.json", " (plonky2)"),
     ("plonky2.json", " (plonky2)"),
@@ -29,6 +29,9 @@ pub const FILES: [(&str, &str); 12] = [
     ("nova.json", ""),
     ("spartan.json", ""),
     ("sp1.json", ""),
+    ("stwo-18.json", ""),
+    ("stwo.json", ""),
+    ("triton.json", ""),
     ("plonky3-always.json", " (Plonky3), THP `always`"),
     ("others-always.json", ", THP `always`"),
 ];

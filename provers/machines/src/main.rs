@@ -1,8 +1,7 @@
 //! Proves a program of a zkVM, a chain that is folded, and a system that is summed, under `System` and under `NAlloc`.
 //!
 //! What it is: the fourth comparison: a whole zkVM, from its processor to its proof (Miden VM), folding (Nova), and sum-checks
-//! (Spartan). Why it is here: nobody looked at these while the allocator was built. Every proof is verified. Never here: zkVMs whose
-//! compilation takes longer than all proofs (Triton VM, of which ten minutes were not enough).
+//! (Spartan). Why it is here: nobody looked at these while the allocator was built. Every proof is verified.
 //!
 //! `cd provers/machines && RUSTFLAGS=-Ctarget-cpu=native cargo run --release` compares both; `--help` says what can be
 //! chosen.
