@@ -34,11 +34,12 @@ impl Program {
         Self { package, folder, name: package, aligned: false }
     }
 
-    /// Returns the child of this package.
+    /// Returns the child of this package. A quick one is for its results alone, not for its times: nothing in it is aligned, so that
+    /// it is made of what was compiled already.
     #[must_use]
-    pub fn child() -> Self {
+    pub fn child(quick: bool) -> Self {
         let folder = env!("CARGO_MANIFEST_DIR").into();
-        Self { package: env!("CARGO_PKG_NAME"), folder, name: "zk-compare-child", aligned: true }
+        Self { package: env!("CARGO_PKG_NAME"), folder, name: "zk-compare-child", aligned: !quick }
     }
 }
 

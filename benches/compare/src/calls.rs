@@ -26,7 +26,8 @@ const MORE: u32 = 12;
 /// # Errors
 /// When `strace` is missing or a child fails under it.
 pub fn count(patterns: &[Pattern], peers: &[&'static Peer], settings: Settings) -> Result<Vec<Calls>, Error> {
-    let children = children(&Program::child(), peers, &mut |name| eprintln!("building {name}"))?;
+    let children =
+        children(&Program::child(settings.quick), peers, &mut |name| eprintln!("building {name}"))?;
     for line in &children.left_out {
         eprintln!("{line}");
     }

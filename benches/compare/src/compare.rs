@@ -47,7 +47,7 @@ pub fn compare(
 ) -> Result<Record, Error> {
     let processes = patterns.len() * peers.len() * settings.turns as usize;
     let progress = Progress::new(processes as u64);
-    let children = children(&Program::child(), peers, &mut |name| {
+    let children = children(&Program::child(settings.quick), peers, &mut |name| {
         let line = format!("building {name}");
         progress.at(&line);
         progress.say(&line);

@@ -28,7 +28,8 @@ pub fn compare(
     let story = Story::of(&trace);
     let summary = Summary::of(&trace, &story);
     let progress = Progress::new(u64::from(settings.turns) * peers.len() as u64);
-    let programs = children(&Program::child(), peers, &mut |name| progress.at(&format!("building {name}")))?;
+    let programs =
+        children(&Program::child(false), peers, &mut |name| progress.at(&format!("building {name}")))?;
     let mut failed = 0;
     let mut outcomes: Vec<(&Peer, Vec<Replayed>)> = peers.iter().map(|&peer| (peer, Vec::new())).collect();
     for turn in 0..settings.turns {
