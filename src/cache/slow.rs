@@ -275,7 +275,13 @@ impl<O: Os> Cache<O> {
     fn note(&self, run: &Run, zeroed: bool, absent: usize, kind: Kind, left: usize) {
         let len = run.span.len;
         let untouched = run.found.fresh();
-        let is_fresh = left > 0 || matches!(run.found, Found::Fresh(bytes) if bytes >= CHUNK);
+        let is_fresh = left > 0
+            || match run.found {
+                Found::Run => false,
+                // An end that is expected to stay untouched, beside pages that were moved in for the rest, is as absent as any.
+                Found::Gathered(bytes) => absent > 0 && bytes >= CHUNK / 2,
+                Found::Fresh(bytes) => bytes >= CHUNK,
+            };
         let fresh = is_fresh && len >= WORTH_A_LOOK;
         let credit = if fresh { absent.min(untouched) } else { 0 };
         if fresh || kind.is_ranked() || (zeroed && SizeClass::of(Granules(len / GRANULE)).is_none()) {

@@ -25,6 +25,8 @@ mod edges;
 #[cfg(not(all(test, loom)))]
 pub mod endless;
 #[cfg(all(test, not(loom)))]
+mod ends;
+#[cfg(all(test, not(loom)))]
 mod failures;
 #[cfg(all(test, not(loom)))]
 mod forks;

@@ -266,10 +266,16 @@ impl Zeroing {
 
     /// How far from its start a block of `len` is expected to be touched, in bytes.
     pub(crate) fn reach(&self, kind: Kind, len: usize, zeroed: bool) -> usize {
-        match self.reach_share(kind, len, zeroed) {
-            WHOLE => len,
-            reach => (len / WHOLE + 1).saturating_mul(reach).min(len),
+        let share = self.reach_share(kind, len, zeroed);
+        if share == WHOLE {
+            return len;
         }
+        // A share is rounded up, by less than one of `WHOLE`. What is touched of a chunk makes all of it resident: so it ends with the
+        // last one that may have been rounded to that, or else with the next.
+        let unit = len / WHOLE;
+        let chunks = (unit + 1).saturating_mul(share) & !(CHUNK - 1);
+        let may_be = chunks + unit > unit * share;
+        (if may_be { chunks } else { chunks + CHUNK }).min(len)
     }
 
     /// How far from its start a block is expected to be touched that grows from `from` to `len` bytes, in bytes.

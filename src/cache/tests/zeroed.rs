@@ -281,7 +281,8 @@ fn zeroed_to_the_end_where_the_end_of_a_half_used_block_lies_upon_what_was_writt
         soil(live.p, len);
     };
     let half_used = take(64 * MIB, 8, true);
-    written(&half_used, 32 * MIB);
+    // A window that holds as much behind as within reach is passed over.
+    written(&half_used, 36 * MIB);
     model.free(half_used.soiled());
     model.cache.release();
     // All that is resident lies between two blocks, and has room for all of the next one.

@@ -213,6 +213,29 @@ fn the_reach_grows_at_once_and_shrinks_slowly() {
     assert!(near(zeroing.reach(Kind::of(64 * MIB), 64 * MIB, false), 32 * MIB));
 }
 
+/// It was up to a 240th of the block behind that, in the next huge page, which was resident then for nobody.
+#[test]
+fn a_reach_ends_where_a_huge_page_does() {
+    for len in [8 * MIB + GRANULE, 16 * MIB + 7 * GRANULE, 24 * MIB, 62 * MIB, 400 * MIB + GRANULE] {
+        for chunks in 1..len / CHUNK {
+            let zeroing = Zeroing::new();
+            zeroing.learn_reach(Kind::of(len), len, false, chunks * CHUNK);
+            assert_eq!(zeroing.reach(Kind::of(len), len, false), chunks * CHUNK, "of {len}");
+            // What ends within one makes all of it resident. A 240th of a longer block may be more than that is off.
+            if len > 64 * MIB {
+                continue;
+            }
+            let zeroing = Zeroing::new();
+            zeroing.learn_reach(Kind::of(len), len, false, chunks * CHUNK - CHUNK / 3);
+            let reach = zeroing.reach(Kind::of(len), len, false);
+            assert_eq!(reach, chunks * CHUNK, "of {len}");
+        }
+    }
+    let (zeroing, kind) = (Zeroing::new(), Kind::of(64 * MIB));
+    zeroing.learn_reach(kind, 64 * MIB, false, 0);
+    assert_eq!(zeroing.reach(kind, 64 * MIB, false), 0, "nothing is moved in for nobody");
+}
+
 #[test]
 fn a_rank_knows_better_than_its_length_and_less_than_nothing_else() {
     let zeroing = Zeroing::new();
