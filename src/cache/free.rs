@@ -28,8 +28,10 @@ impl<O: Os> Cache<O> {
             return false;
         }
         let borders = || self.heap.has_touching_regions();
+        // What lies before the hot run is of it.
         let is_given = stacks.put_back(len, start, borders, &shard.counts)
-            || stacks.push(class, start, self.bounds(), &shard.counts);
+            || self.homes().is_of(start, shard.number)
+                && stacks.push(class, start, self.bounds(), &shard.counts);
         if is_given {
             shard.counts.note_freed(requested);
         }
@@ -57,7 +59,7 @@ impl<O: Os> Cache<O> {
         let Some(class) = block.class else {
             return self.give_long(shard, Span::new(start, block.len.bytes()), requested);
         };
-        let mut stacks = shard.lock(self.os());
+        let (shard, mut stacks) = self.lock_for(shard, start, class);
         let is_last = stacks.is_last(requested, &shard.counts);
         shard.counts.note_freed(requested);
         let bounds = self.bounds();
@@ -73,6 +75,25 @@ impl<O: Os> Cache<O> {
         if is_last {
             self.begin_anew(shard, true);
         }
+    }
+
+    /// Locks the shard that a block of a class goes to which a thread frees through `here`: its home, unless somebody is at that just
+    /// now; else this one, which is its home from now on.
+    fn lock_for<'a>(
+        &'a self,
+        here: &'a shard::Shard,
+        start: usize,
+        class: SizeClass,
+    ) -> (&'a shard::Shard, Guard<'a, shard::Stacks, O, Nap>) {
+        if let Some(home) = self.home_of(start, here)
+            && let Some(stacks) = home.stacks.try_lock(self.os())
+        {
+            return (home, stacks);
+        }
+        if !self.homes().is_of(start, here.number) {
+            self.note_home(here, Span::new(start, class.len().bytes()));
+        }
+        (here, here.lock(self.os()))
     }
 
     /// Has a thread begin where the one went on that had its shard before, if it has just been given it. To be called where a thread's

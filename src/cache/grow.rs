@@ -108,7 +108,12 @@ impl<O: Os> Cache<O> {
         let mut stacks = shard.lock(self.os());
         self.see_regions(&mut stacks);
         stacks.growth.note_cut();
-        stacks.take_tail(tail, bounds, &shard.counts)
+        let is_here = stacks.take_tail(tail, bounds, &shard.counts);
+        drop(stacks);
+        if is_here {
+            self.note_home(shard, tail);
+        }
+        is_here
     }
 
     /// As [`Cache::begin_if_new`], for the calling thread.
@@ -150,10 +155,21 @@ impl<O: Os> Cache<O> {
         }
     }
 
+    /// As [`Cache::grow_somehow`]; whoever grows a block is who writes it, and has it freed where it is then.
+    pub(crate) fn grow(&self, block: Span, to: Block) -> Grown {
+        let grown = self.grow_somehow(block, to);
+        if let (Some(class), Grown::InPlace) = (to.class, grown) {
+            self.note_home_here(Span::new(block.start, class.len().bytes()));
+        } else if let (Some(class), Grown::Copy(start)) = (to.class, grown) {
+            self.note_home_here(Span::new(start, class.len().bytes()));
+        }
+        grown
+    }
+
     /// Makes a block longer: into resident memory behind it, the shard's or the heap's, else by copying to where there is room
     /// for what such blocks usually get to, else small ones by copying into resident memory, the shortest of them before
     /// anybody is asked for what he has at hand, else into whatever is behind it, else by moving its pages, else by copying.
-    pub(crate) fn grow(&self, block: Span, to: Block) -> Grown {
+    fn grow_somehow(&self, block: Span, to: Block) -> Grown {
         self.begin_here();
         let longer = to.len.bytes();
         if self.is_thin(block) {

@@ -14,6 +14,7 @@ mod fork;
 mod free;
 mod grow;
 mod heaps;
+mod homes;
 mod hot;
 mod keeper;
 mod peaks;
@@ -49,12 +50,14 @@ use crate::os::{self, Huge, HugeMode, Os};
 use crate::sync::{
     Lock,
     atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    process,
 };
 use crate::trace::Trace;
 use crate::zeroing::Zeroing;
 use beside::Beside;
 use count::Tally;
 use fork::Host;
+use homes::Homes;
 use keeper::Keeper;
 use peaks::Peaks;
 use shard::Shard;
@@ -117,6 +120,8 @@ struct Steady {
     /// Null until the first request.
     shards: AtomicPtr<Shard>,
     shard_count: AtomicUsize,
+    /// Null until then, too.
+    homes: process::AtomicPtr<Homes>,
     /// Where blocks begin: [`Colours::number`].
     colours: AtomicU8,
     /// The most that one shard holds now, in bytes, and its stacks of that: `Bounds`.
@@ -198,6 +203,7 @@ impl<O: Os> Cache<O> {
                 steady: Steady {
                     shards: AtomicPtr::new(core::ptr::null_mut()),
                     shard_count: AtomicUsize::new(0),
+                    homes: process::AtomicPtr::new(core::ptr::null_mut()),
                     colours: AtomicU8::new(Colours::Skewed.number()),
                     shard_bytes_max: AtomicUsize::new(SHARD_BYTES_MAX),
                     shard_stacked_max: AtomicUsize::new(SHARD_BYTES_MAX),
@@ -277,7 +283,7 @@ impl<O: Os> Cache<O> {
         let facts = os.facts();
         let settings = os::settings(config, os, &os::REPORTED);
         let count = facts.cpus.saturating_mul(SHARDS_PER_CPU).next_power_of_two().clamp(1, SHARDS_MAX);
-        let shards = shards::map(os, facts.page, count)?;
+        let (shards, homes) = shards::map(os, facts.page, count)?;
         let huge = facts.advice(settings.thp);
         let setup = Setup {
             page: facts.page,
@@ -304,6 +310,7 @@ impl<O: Os> Cache<O> {
         let is_huge = facts.huge_mode == HugeMode::Always && facts.huge_page > 0;
         let unit = if is_huge { facts.huge_page } else { facts.page };
         self.fault_unit.store(unit, Ordering::Relaxed);
+        self.steady.homes.store(homes, Ordering::Relaxed);
         host.started = true;
         self.set_ceiling(&settings, count, facts.ram);
         let traced = self.trace.start(os, &facts);

@@ -152,6 +152,7 @@ impl<O: Os> Cache<O> {
             return None;
         }
         let run = self.heap.take_run(len, HOT_BLOCK_MAX, whole_blocks(HOT_MAX, len), self.place())?;
+        self.note_home(shard, run);
         let mut out = Leaving::NOTHING;
         let mut stacks = shard.lock(self.os());
         self.see_regions(&mut stacks);
@@ -252,6 +253,7 @@ impl<O: Os> Cache<O> {
         let Some(shard) = self.shard_slow() else {
             return self.heap.give_piece(rest, 1);
         };
+        self.note_home(shard, rest);
         let mut out = Leaving::NOTHING;
         let mut stacks = shard.lock(self.os());
         self.see_regions(&mut stacks);

@@ -279,6 +279,7 @@ impl<O: Os> Cache<O> {
             false => self.end_for_long(0),
         };
         if !found && let Some(run) = self.heap.take_room(room, several(room), end()) {
+            self.note_home(shard, run);
             let mut stacks = shard.lock(self.os());
             self.see_regions(&mut stacks);
             stacks.begin_hot(run, &mut out, &shard.counts);

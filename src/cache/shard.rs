@@ -67,10 +67,12 @@ pub(super) struct Stacks {
 pub(crate) struct Shard {
     pub(super) stacks: Latch<Stacks>,
     pub(super) counts: Counts,
+    /// From one on: what the thread is given that it is given to.
+    pub(super) number: u32,
 }
 
 impl Shard {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(number: u32) -> Self {
         let empty = Stack { len: 0, starts: [0; STACK_MAX] };
         let stacks = Stacks {
             stacks: [empty; SizeClass::COUNT],
@@ -89,7 +91,7 @@ impl Shard {
             told: 0,
             grown: 0,
         };
-        Self { stacks: Latch::new(stacks), counts: Counts::default() }
+        Self { stacks: Latch::new(stacks), counts: Counts::default(), number }
     }
 
     pub(super) fn lock<'a, O: Os>(&'a self, os: &'a O) -> Guard<'a, Stacks, O, Nap> {
@@ -202,7 +204,7 @@ impl Stacks {
     }
 
     /// Puts a freed block on its stack; `false` if that is full, or the shard holds as much as it may.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, class: SizeClass, start: usize, bounds: Bounds, counts: &Counts) -> bool {
         let bytes = self.bytes + class.len().bytes();
         let stacked = bytes - self.beside();
@@ -340,7 +342,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_oldest_of_each_class_in_turn_leave_first() {
-        let shard = Shard::new();
+        let shard = Shard::new(1);
         let mut stacks = shard.lock(&Linux);
         let half = STACK_MAX / 2 / 2 * 3;
         pushed(&mut stacks, &shard.counts, 2 * half);
@@ -356,7 +358,7 @@ pub(super) mod tests {
 
     #[test]
     fn no_more_leave_at_once_than_there_is_a_place_for() {
-        let shard = Shard::new();
+        let shard = Shard::new(1);
         let mut stacks = shard.lock(&Linux);
         for nth in 0..2 * SHED {
             assert!(stacks.push(
@@ -372,7 +374,7 @@ pub(super) mod tests {
 
     #[test]
     fn of_a_full_stack_the_older_half_leaves() {
-        let shard = Shard::new();
+        let shard = Shard::new(1);
         let mut stacks = shard.lock(&Linux);
         for nth in 0..STACK_MAX {
             assert!(!stacks.is_full(class(MIB)));
@@ -391,14 +393,14 @@ pub(super) mod tests {
 
     #[test]
     fn stacks_hold_a_part_of_what_the_shard_may_beside_runs() {
-        let shard = Shard::new();
+        let shard = Shard::new(1);
         let mut stacks = shard.lock(&Linux);
         let blocks = (0..).take_while(|nth| {
             stacks.push(class((64 + 8 * nth) << 10), MIB << nth, Bounds::of(12 * MIB, true), &shard.counts)
         });
         assert!(blocks.count() > 8 && stacks.bytes() <= 4 * MIB && stacks.bytes() > 3 * MIB);
         // A shard that holds little has no runs, and all of it for stacks.
-        let small = Shard::new();
+        let small = Shard::new(1);
         let mut stacks = small.lock(&Linux);
         assert!(stacks.push(class(2 * MIB), MIB, Bounds::of(3 * MIB, true), &small.counts));
     }

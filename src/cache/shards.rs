@@ -2,12 +2,14 @@
 //!
 //! One for good: the first that no living thread was given so, as what a thread has gone over that has ended is in the caches,
 //! and what others have that live is theirs. Where all are given, or nobody tells of the end of a thread, in turn. Which one it is
-//! matters to speed alone; when a thread ends, its number is given back, and nothing else is to be undone (C1). Never here: what is in a shard.
+//! matters to speed alone; when a thread ends, its number is given back, and nothing else is to be undone (C1). Never here: what is in a shard, or
+//! what the table of homes says.
 
 #![expect(unsafe_code, reason = "the shards live in memory mapped by the os layer")]
 
 use core::cell::Cell;
 
+use super::homes::Homes;
 use super::shard::Shard;
 use super::{Cache, SHARDS_MAX};
 use crate::os::{GRANULE, Os};
@@ -42,16 +44,16 @@ impl Mine {
     }
 }
 
-/// Maps memory for so many shards and writes them there; `None` if the kernel refuses.
-pub(super) fn map<O: Os>(os: &O, page: usize, count: usize) -> Option<*mut Shard> {
+/// Maps memory for so many shards, and behind them for the table of homes, and writes the shards there; `None` if the kernel refuses.
+pub(super) fn map<O: Os>(os: &O, page: usize, count: usize) -> Option<(*mut Shard, *mut Homes)> {
     let bytes = (count * size_of::<Shard>()).next_multiple_of(page.max(GRANULE));
-    let address = os.map(bytes, GRANULE).ok()?;
+    let address = os.map(bytes + Homes::BYTES, GRANULE).ok()?;
     let shards: *mut Shard = core::ptr::with_exposed_provenance_mut(address);
     for i in 0..count {
         // SAFETY: the mapping is fresh, ours, aligned to a page and long enough for `count` shards.
-        unsafe { shards.add(i).write(Shard::new()) };
+        unsafe { shards.add(i).write(Shard::new(i as u32 + 1)) };
     }
-    Some(shards)
+    Some((shards, core::ptr::with_exposed_provenance_mut(address + bytes)))
 }
 
 impl<O: Os> Cache<O> {
@@ -82,6 +84,16 @@ impl<O: Os> Cache<O> {
         // SAFETY: `map` wrote `shard_count` shards there before `start` published the pointer, for ever; they
         // are shared, and all that changes in them is behind a lock or atomic.
         unsafe { core::slice::from_raw_parts(shards, self.steady.shard_count.load(Ordering::Relaxed)) }
+    }
+
+    /// The table of homes; to be asked where there are shards.
+    #[inline]
+    pub(super) fn homes(&self) -> &Homes {
+        // Relaxed: published with the shards, which the caller has seen.
+        let homes = self.steady.homes.load(Ordering::Relaxed);
+        // SAFETY: `map` mapped it behind the shards, zeroed and for ever, before `start` published those, of which the caller has one; zeros
+        // are a table of atomics, which is shared.
+        unsafe { &*homes }
     }
 
     /// The calling thread's shard, once the cache is ready, unless all have to take the slow path.

@@ -55,6 +55,9 @@ impl<O: Os> Cache<O> {
             add(&self.tally.missed_by_size[counters::size_line(requested)], 1);
         }
         let turn = self.count_taken(requested);
+        if block.class.is_some() {
+            self.note_home_here(run.span);
+        }
         if run.found.fresh() >= CHUNK {
             // It was not counted yet when its fresh memory was seen to. Relaxed: a statistic.
             self.tally.live_peak.fetch_max(self.live(), Ordering::Relaxed);

@@ -39,6 +39,8 @@ mod habits;
 #[cfg(all(test, not(loom)))]
 mod held;
 #[cfg(all(test, not(loom)))]
+mod homes;
+#[cfg(all(test, not(loom)))]
 mod keeper;
 #[cfg(all(test, not(loom)))]
 mod looks;

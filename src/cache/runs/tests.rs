@@ -77,7 +77,7 @@ fn made_room(shard: &Shard, bytes: usize, bytes_max: usize, merges: bool) -> Lea
 
 #[test]
 fn half_of_what_is_stacked_leaves_at_once() {
-    let shard = Shard::new();
+    let shard = Shard::new(1);
     pushed(&mut shard.lock(&Linux), &shard.counts, 12);
     let before = shard.lock(&Linux).bytes();
     let out = made_room(&shard, MIB, before, false);
@@ -87,7 +87,7 @@ fn half_of_what_is_stacked_leaves_at_once() {
 
 #[test]
 fn what_leaves_the_stacks_stays_as_runs_within_the_limit() {
-    let shard = Shard::new();
+    let shard = Shard::new(1);
     pushed(&mut shard.lock(&Linux), &shard.counts, 12);
     let before = shard.lock(&Linux).bytes();
     let out = made_room(&shard, MIB, before + 2 * MIB, true);
@@ -104,7 +104,7 @@ fn what_leaves_the_stacks_stays_as_runs_within_the_limit() {
 
 #[test]
 fn room_is_made_beside_a_hot_run_and_not_where_there_can_be_none() {
-    let shard = Shard::new();
+    let shard = Shard::new(1);
     let mut stacks = shard.lock(&Linux);
     pushed(&mut stacks, &shard.counts, 8);
     let stacked = stacks.bytes();
@@ -123,7 +123,7 @@ fn room_is_made_beside_a_hot_run_and_not_where_there_can_be_none() {
 
 #[test]
 fn a_full_stack_gives_its_older_half_and_no_other_class_loses_any() {
-    let shard = Shard::new();
+    let shard = Shard::new(1);
     let mut stacks = shard.lock(&Linux);
     for nth in 0..=8 {
         let class = if nth == 8 { class(2 * MIB) } else { class(MIB) };
@@ -138,7 +138,7 @@ fn a_full_stack_gives_its_older_half_and_no_other_class_loses_any() {
 
 #[test]
 fn no_more_blocks_are_cut_than_were_paid_for() {
-    let shard = Shard::new();
+    let shard = Shard::new(1);
     let mut stacks = shard.lock(&Linux);
     let (mut out, short) = (Leaving::NOTHING, class(64 * KIB));
     stacks.keep(Span::new(MIB, MIB), &mut out, &shard.counts);
@@ -158,7 +158,7 @@ fn no_more_blocks_are_cut_than_were_paid_for() {
 /// Blocks of all lengths lay behind each other in the run, and a thread that has one at a time went over all of it.
 #[test]
 fn who_has_next_to_nothing_in_use_begins_each_block_where_the_one_before_began() {
-    let shard = Shard::new();
+    let shard = Shard::new(1);
     let mut stacks = shard.lock(&Linux);
     let mut out = Leaving::NOTHING;
     stacks.keep(Span::new(MIB, MIB), &mut out, &shard.counts);
@@ -174,7 +174,7 @@ fn who_has_next_to_nothing_in_use_begins_each_block_where_the_one_before_began()
 #[test]
 fn a_thread_that_has_much_in_use_begins_no_hot_run_in_what_it_has() {
     for (in_use, start) in [(SHARD_BYTES_MAX, 16 * MIB), (SHARD_BYTES_MAX + 1, MIB)] {
-        let shard = Shard::new();
+        let shard = Shard::new(1);
         let mut stacks = shard.lock(&Linux);
         let mut out = Leaving::NOTHING;
         stacks.tokens = 10;
@@ -188,7 +188,7 @@ fn a_thread_that_has_much_in_use_begins_no_hot_run_in_what_it_has() {
 
 #[test]
 fn the_next_hot_run_begins_in_a_run_that_is_long_enough() {
-    let shard = Shard::new();
+    let shard = Shard::new(1);
     let mut stacks = shard.lock(&Linux);
     let (mut out, short) = (Leaving::NOTHING, class(64 * KIB));
     stacks.hot = Hot::of(Span::new(64 * MIB, 4 * KIB));
@@ -206,7 +206,7 @@ fn the_next_hot_run_begins_in_a_run_that_is_long_enough() {
 
 #[test]
 fn all_leave_with_their_nodes_and_the_others_beyond_a_few() {
-    let shard = Shard::new();
+    let shard = Shard::new(1);
     let mut stacks = shard.lock(&Linux);
     let mut out = Leaving::NOTHING;
     pushed(&mut stacks, &shard.counts, 9);
@@ -252,7 +252,7 @@ fn a_block_goes_on_in_the_run_behind_it_but_not_over_the_end_of_a_region() {
 /// What was kept next had no place to leave to.
 #[test]
 fn after_stacks_were_merged_there_is_a_place_for_one_range_more() {
-    let shard = Shard::new();
+    let shard = Shard::new(1);
     let mut stacks = shard.lock(&Linux);
     let mut out = Leaving::NOTHING;
     (0..RUNS_MAX)
@@ -270,7 +270,7 @@ fn after_stacks_were_merged_there_is_a_place_for_one_range_more() {
 /// anywhere else that the shard saw.
 #[test]
 fn what_came_back_from_another_region_merged_with_the_run_behind_it() {
-    let shard = Shard::new();
+    let shard = Shard::new(1);
     let mut stacks = shard.lock(&Linux);
     let mut out = Leaving::NOTHING;
     stacks.keep(Span::new(4 * CHUNK, MIB), &mut out, &shard.counts);
@@ -287,7 +287,7 @@ fn what_came_back_from_another_region_merged_with_the_run_behind_it() {
 /// With as many runs as there are places for, a long one among them, and nothing in use, the heap was asked.
 #[test]
 fn a_hot_run_begins_in_a_long_run_though_there_is_no_place_for_another() {
-    let shard = Shard::new();
+    let shard = Shard::new(1);
     let mut stacks = shard.lock(&Linux);
     let mut out = Leaving::NOTHING;
     for nth in 0..RUNS_MAX {

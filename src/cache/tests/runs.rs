@@ -207,7 +207,7 @@ fn where_blocks_are_wiped_stacks_hold_all_that_a_shard_may() {
 }
 
 /// Leaves so much resident memory free.
-fn with_free(bytes: usize) -> Model<Fake> {
+pub(super) fn with_free(bytes: usize) -> Model<Fake> {
     let model = Model::new(fake(2 << 30), 512 * MIB, Config::new());
     let long = take(&model, bytes);
     model.os().touch(long.p, bytes);

@@ -1,0 +1,143 @@
+//! Where blocks go that other threads free.
+
+use super::model::{Live, Model};
+use super::ops::finish;
+use super::runs::{as_thread_of, take, with_free};
+use crate::os::fake::Fake;
+use crate::sync::atomic::Ordering;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// With memory free, and two threads alive: those of the first two shards.
+fn model() -> Model<Fake> {
+    let model = with_free(64 * MIB);
+    [1, 2].iter().for_each(|&number| model.cache.given.add(number));
+    model
+}
+
+/// Which shard a block is said to be of, by its number, from one on.
+fn home(model: &Model<Fake>, block: &Live) -> Option<u32> {
+    model.cache.homes().of(block.block().start)
+}
+
+/// Which shards have what begins at `start` in a stack.
+fn stacked_in(model: &Model<Fake>, start: usize) -> Vec<usize> {
+    let holds = |shard: &usize| {
+        let stacks = model.cache.shards()[*shard].lock(model.os());
+        stacks.blocks().iter().any(|block| block.start == start)
+    };
+    (0..model.cache.shards().len()).filter(holds).collect()
+}
+
+/// Two blocks that the thread of a shard takes; the first does not lie before the front of its hot run.
+fn two(model: &Model<Fake>, shard: usize, size: usize) -> [Live; 2] {
+    as_thread_of(shard, || [(); 2].map(|()| take(model, size)))
+}
+
+/// Each went on with what the other had written.
+#[test]
+fn what_another_thread_frees_goes_back_to_the_thread_that_took_it() {
+    for size in [64 * KIB, 300 * KIB, MIB, 1500 * KIB, 2 * MIB - 64 * KIB] {
+        let model = model();
+        let mine = two(&model, 1, size);
+        let [theirs, behind] = two(&model, 0, size);
+        let start = theirs.block().start;
+        assert_eq!(
+            [&mine[0], &theirs, &behind].map(|block| home(&model, block)),
+            [Some(2), Some(1), Some(1)]
+        );
+        as_thread_of(1, || model.free(theirs));
+        assert_eq!(stacked_in(&model, start), [0], "{size} bytes");
+        let in_use = |shard: usize| model.cache.shards()[shard].counts.balance();
+        assert_eq!([0, 1].map(in_use), [size as i64, 2 * size as i64]);
+        model.audit(true);
+        finish(&model, mine.into_iter().chain([behind]).collect(), true);
+    }
+}
+
+/// It would wait for a thread that has its shard in its hands, or for one that is not there any more.
+#[test]
+fn what_cannot_go_home_is_of_the_thread_that_frees_it_from_then_on() {
+    const SIZE: usize = 300 * KIB;
+    for is_alive in [true, false] {
+        let model = model();
+        let [theirs, behind] = two(&model, 0, SIZE);
+        let mine = two(&model, 1, SIZE);
+        let start = theirs.block().start;
+        if !is_alive {
+            model.cache.given.give_back(1);
+        }
+        let held = is_alive.then(|| model.cache.shards()[0].lock(model.os()));
+        as_thread_of(1, || model.free(theirs));
+        drop(held);
+        assert_eq!((stacked_in(&model, start), model.cache.homes().of(start)), (vec![1], Some(2)));
+        finish(&model, mine.into_iter().chain([behind]).collect(), true);
+    }
+}
+
+/// Where threads are given shards in turn, nobody knows which of those have ended.
+#[test]
+fn where_ends_are_not_told_of_blocks_go_home_all_the_same() {
+    let model = model();
+    model.cache.given.clear();
+    let [theirs, behind] = two(&model, 0, MIB);
+    let start = theirs.block().start;
+    model.cache.next.store(1, Ordering::Relaxed);
+    as_thread_of(1, || model.free(theirs));
+    assert_eq!(stacked_in(&model, start), [0]);
+    finish(&model, vec![behind], true);
+}
+
+#[test]
+fn whoever_grows_a_block_has_it_from_then_on() {
+    let model = model();
+    let [mut first, mut last] = two(&model, 0, 300 * KIB);
+    // Now the heap's memory lies behind the last one, so that it can grow where it is.
+    model.cache.drain();
+    for (block, stays) in [(&mut last, true), (&mut first, false)] {
+        let start = block.block().start;
+        assert!(as_thread_of(1, || model.resize(block, 400 * KIB, 0)));
+        assert_eq!((block.block().start == start, home(&model, block)), (stays, Some(2)));
+    }
+    finish(&model, vec![first, last], true);
+}
+
+/// Each way by which memory comes to a shard: hot runs and runs of the heap, fresh memory with more than the block, what lay in other
+/// shards, room for vectors, ends that are cut off, and what is merged and cut anew.
+#[test]
+fn every_block_of_a_class_is_known_to_be_of_the_shard_that_it_came_from() {
+    let model = with_free(24 * MIB);
+    let mut random = 1_u64;
+    let mut draw = |below: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize % below
+    };
+    // No thread frees what another took, but all take over what others have at hand.
+    let mut held: [Vec<Live>; 3] = Default::default();
+    for _ in 0..6000 {
+        let shard = draw(3);
+        let held = &mut held[shard];
+        as_thread_of(shard, || {
+            if held.len() > draw(16 * (1 + shard)) {
+                let mut block = held.swap_remove(draw(held.len()));
+                if draw(4) == 0 {
+                    let size = block.layout.size();
+                    let other = if draw(2) == 0 { size / 2 } else { size * 2 };
+                    if (64 * KIB..2 * MIB - 64 * KIB).contains(&other) && model.resize(&mut block, other, 0) {
+                        assert_eq!(home(&model, &block), Some(shard as u32 + 1), "resized to {other}");
+                    }
+                }
+                model.free(block);
+            }
+            let block = take(&model, (64 << draw(5)) * KIB + draw(60 * KIB));
+            if block.layout.size() < 2 * MIB - 64 * KIB {
+                assert_eq!(home(&model, &block), Some(shard as u32 + 1), "{} bytes", block.layout.size());
+            }
+            held.push(block);
+        });
+    }
+    model.audit(true);
+    assert!(model.cache.snapshot().stolen > 0);
+    finish(&model, held.into_iter().flatten().collect(), true);
+}
