@@ -108,12 +108,7 @@ impl<O: Os> Cache<O> {
         let mut stacks = shard.lock(self.os());
         self.see_regions(&mut stacks);
         stacks.growth.note_cut();
-        let is_here = stacks.take_tail(tail, bounds, &shard.counts);
-        drop(stacks);
-        if is_here {
-            self.note_home(shard, tail);
-        }
-        is_here
+        stacks.take_tail(tail, bounds, &shard.counts)
     }
 
     /// As [`Cache::begin_if_new`], for the calling thread.
