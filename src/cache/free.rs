@@ -164,6 +164,7 @@ impl<O: Os> Cache<O> {
         if !stacks.push(class, start, bounds, &shard.counts) {
             let span = Span::new(start, class.len().bytes());
             stacks.keep_or_let_go(span, bounds, &mut out, &shard.counts);
+            stacks.note_beside(bounds);
         }
         drop(stacks);
         self.give_leaving(&out);

@@ -9,6 +9,7 @@ mod beside;
 mod careful;
 mod count;
 mod counters;
+mod depth;
 mod drain;
 mod fork;
 mod free;

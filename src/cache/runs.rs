@@ -224,7 +224,9 @@ impl Stacks {
             let hot = self.hot.rest().len;
             let Some(room) = (bounds.bytes + beyond).checked_sub(hot + len) else { return };
             let beside = hot + self.runs.bytes();
-            self.shed(beside + room.min((self.bytes() - beside) / 2), &mut spans, counts)
+            let count = self.shed(beside + room.min((self.bytes() - beside) / 2), &mut spans, counts);
+            self.depth.note_full(count, bounds);
+            count
         };
         spans[..count].iter().for_each(|&span| self.keep_or_let_go(span, bounds, out, counts));
         if self.bytes() + len > bounds.bytes + beyond {

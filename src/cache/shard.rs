@@ -4,6 +4,7 @@
 //! cache lines are its own. Blocks in stacks are the heap's idea of handed out: the heap knows nothing of them.
 
 use super::counters::{Counts, bump};
+use super::depth::Depth;
 use super::hot::Hot;
 use super::room::Growth;
 use super::runs::{Bounds, Runs};
@@ -34,6 +35,7 @@ struct Stack {
 /// What a shard guards.
 pub(super) struct Stacks {
     stacks: [Stack; SizeClass::COUNT],
+    pub(super) depth: Depth,
     pub(super) hot: Hot,
     pub(super) runs: Runs,
     pub(super) growth: Growth,
@@ -48,7 +50,7 @@ pub(super) struct Stacks {
     pub(super) more: usize,
     /// Where the next block leaves that has to: the number of a class.
     next_shed: usize,
-    /// Blocks pushed since the last request.
+    /// Blocks freed since the last request, but those that went back to the hot run.
     pushed: usize,
     /// What was in use when the last request came after several of them; or less, if that was so since then.
     low: i64,
@@ -67,7 +69,7 @@ pub(super) struct Stacks {
 pub(crate) struct Shard {
     pub(super) stacks: Latch<Stacks>,
     pub(super) counts: Counts,
-    /// From one on: what the thread is given that it is given to.
+    /// From one on, as threads are given it.
     pub(super) number: u32,
 }
 
@@ -76,6 +78,7 @@ impl Shard {
         let empty = Stack { len: 0, starts: [0; STACK_MAX] };
         let stacks = Stacks {
             stacks: [empty; SizeClass::COUNT],
+            depth: Depth::WHOLE,
             hot: Hot::EMPTY,
             runs: Runs::EMPTY,
             growth: Growth::NONE,
@@ -195,6 +198,7 @@ impl Stacks {
         let last = stack.len.checked_sub(1)?;
         let start = *stack.starts.get(last)?;
         stack.len = last;
+        self.depth.note_taken();
         if last == 0 {
             counts.set_filled(class, false);
         }
@@ -204,11 +208,12 @@ impl Stacks {
     }
 
     /// Puts a freed block on its stack; `false` if that is full, or the shard holds as much as it may.
+    // Always: for a call, every free would save registers before the latch.
     #[inline(always)]
     pub(super) fn push(&mut self, class: SizeClass, start: usize, bounds: Bounds, counts: &Counts) -> bool {
         let bytes = self.bytes + class.len().bytes();
         let stacked = bytes - self.beside();
-        if bytes > bounds.bytes + self.beyond() || stacked > bounds.stacked {
+        if bytes > bounds.bytes + self.beyond() || stacked > self.depth.within(bounds) {
             return false;
         }
         // As in `pop`.
@@ -225,6 +230,11 @@ impl Stacks {
         self.bytes = bytes;
         counts.stacked.store(bytes, Ordering::Relaxed);
         true
+    }
+
+    /// Notes that a block was freed for which there was no place on its stack: it is one of a burst as well.
+    pub(super) fn note_beside(&mut self, bounds: Bounds) {
+        self.pushed += usize::from(bounds.merges());
     }
 
     /// Whether the stack of a class is full.

@@ -19,6 +19,8 @@ mod bursts;
 #[cfg(all(test, not(loom)))]
 mod careful;
 #[cfg(all(test, not(loom)))]
+mod depth;
+#[cfg(all(test, not(loom)))]
 mod draw;
 #[cfg(all(test, not(loom)))]
 mod edges;

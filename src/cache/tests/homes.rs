@@ -2,6 +2,7 @@
 
 use super::model::{Live, Model};
 use super::ops::finish;
+use super::pattern::mix;
 use super::runs::{as_thread_of, take, with_free};
 use crate::os::fake::Fake;
 use crate::sync::atomic::Ordering;
@@ -14,6 +15,15 @@ fn model() -> Model<Fake> {
     let model = with_free(64 * MIB);
     [1, 2].iter().for_each(|&number| model.cache.given.add(number));
     model
+}
+
+/// Numbers below what is given, the same each time.
+pub(super) fn draws() -> impl FnMut(usize) -> usize {
+    let mut nth = 0;
+    move |below| {
+        nth += 1;
+        mix(nth) as usize % below
+    }
 }
 
 /// Which shard a block is said to be of, by its number, from one on.
@@ -108,11 +118,7 @@ fn whoever_grows_a_block_has_it_from_then_on() {
 #[test]
 fn every_block_of_a_class_is_known_to_be_of_the_shard_that_it_came_from() {
     let model = with_free(24 * MIB);
-    let mut random = 1_u64;
-    let mut draw = |below: usize| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (random >> 33) as usize % below
-    };
+    let mut draw = draws();
     // No thread frees what another took, but all take over what others have at hand.
     let mut held: [Vec<Live>; 3] = Default::default();
     for _ in 0..6000 {
