@@ -30,7 +30,7 @@ impl<O: Os> Cache<O> {
         let borders = || self.heap.has_touching_regions();
         // What lies before the hot run is of it.
         let is_given = stacks.put_back(len, start, borders, &shard.counts)
-            || self.homes().is_of(start, shard.number)
+            || self.homes(shard).is_of(start, shard.number)
                 && stacks.push(class, start, self.bounds(), &shard.counts);
         if is_given {
             shard.counts.note_freed(requested);
@@ -90,7 +90,7 @@ impl<O: Os> Cache<O> {
         {
             return (home, stacks);
         }
-        if !self.homes().is_of(start, here.number) {
+        if !self.homes(here).is_of(start, here.number) {
             self.note_home(here, Span::new(start, class.len().bytes()));
         }
         (here, here.lock(self.os()))

@@ -153,10 +153,13 @@ impl<O: Os> Cache<O> {
     /// As [`Cache::grow_somehow`]; whoever grows a block is who writes it, and has it freed where it is then.
     pub(crate) fn grow(&self, block: Span, to: Block) -> Grown {
         let grown = self.grow_somehow(block, to);
-        if let (Some(class), Grown::InPlace) = (to.class, grown) {
-            self.note_home_here(Span::new(block.start, class.len().bytes()));
-        } else if let (Some(class), Grown::Copy(start)) = (to.class, grown) {
-            self.note_home_here(Span::new(start, class.len().bytes()));
+        let start = match grown {
+            Grown::InPlace => block.start,
+            Grown::Copy(start) => start,
+            Grown::Moved(_) | Grown::Refused => return grown,
+        };
+        if to.class.is_some() {
+            self.note_home_here(Span::new(start, to.len.bytes()));
         }
         grown
     }

@@ -70,7 +70,7 @@ impl Homes {
 impl<O: Os> Cache<O> {
     /// Notes that a range has come to a shard.
     pub(super) fn note_home(&self, shard: &Shard, span: Span) {
-        self.homes().note(span, shard.number);
+        self.homes(shard).note(span, shard.number);
     }
 
     /// The same for the calling thread's shard, if it has one.
@@ -83,7 +83,7 @@ impl<O: Os> Cache<O> {
     /// The shard that a block is to go back to which is freed through `here`, if it is another one, and a thread lives that uses it, as
     /// far as that is known.
     pub(super) fn home_of(&self, start: usize, here: &Shard) -> Option<&Shard> {
-        let number = self.homes().of(start).filter(|&number| number != here.number)? as usize;
+        let number = self.homes(here).of(start).filter(|&number| number != here.number)? as usize;
         // Relaxed: a hint. Where some are given in turn, nobody tells of the end of each that uses one.
         let is_used = |_: &&Shard| self.given.has(number) || self.next.load(Ordering::Relaxed) > 0;
         self.shards().get(number - 1).filter(is_used)

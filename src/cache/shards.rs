@@ -86,13 +86,14 @@ impl<O: Os> Cache<O> {
         unsafe { core::slice::from_raw_parts(shards, self.steady.shard_count.load(Ordering::Relaxed)) }
     }
 
-    /// The table of homes; to be asked where there are shards.
+    /// The table of homes, by whoever has one of this cache's shards, whichever.
     #[inline]
-    pub(super) fn homes(&self) -> &Homes {
-        // Relaxed: published with the shards, which the caller has seen.
+    pub(super) fn homes(&self, _seen: &Shard) -> &Homes {
+        // Relaxed: `start` stores it before the shards, by a release that pairs with the acquire by which the caller got its shard.
         let homes = self.steady.homes.load(Ordering::Relaxed);
-        // SAFETY: `map` mapped it behind the shards, zeroed and for ever, before `start` published those, of which the caller has one; zeros
-        // are a table of atomics, which is shared.
+        // SAFETY: a cache has shards only once `start` has published what `map` gave, and stored this pointer before: so it is not null, but
+        // into that mapping, at a multiple of a granule, with `Homes::BYTES` behind it, which nobody unmaps (O2). The mapping was zero, and
+        // zeros are a table of atomics; nobody ever has it but shared.
         unsafe { &*homes }
     }
 

@@ -28,7 +28,7 @@ pub(super) fn draws() -> impl FnMut(usize) -> usize {
 
 /// Which shard a block is said to be of, by its number, from one on.
 fn home(model: &Model<Fake>, block: &Live) -> Option<u32> {
-    model.cache.homes().of(block.block().start)
+    model.cache.homes(&model.cache.shards()[0]).of(block.block().start)
 }
 
 /// Which shards have what begins at `start` in a stack.
@@ -81,7 +81,10 @@ fn what_cannot_go_home_is_of_the_thread_that_frees_it_from_then_on() {
         let held = is_alive.then(|| model.cache.shards()[0].lock(model.os()));
         as_thread_of(1, || model.free(theirs));
         drop(held);
-        assert_eq!((stacked_in(&model, start), model.cache.homes().of(start)), (vec![1], Some(2)));
+        assert_eq!(
+            (stacked_in(&model, start), model.cache.homes(&model.cache.shards()[0]).of(start)),
+            (vec![1], Some(2))
+        );
         finish(&model, mine.into_iter().chain([behind]).collect(), true);
     }
 }
