@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// Where a comparison ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Model name of the processor.
+    /// Model name of the processor, with its generation where the name of one of AMD's leaves that out.
     pub processor: String,
     /// Processors that this process may use.
     pub cpus: usize,
@@ -31,8 +31,7 @@ impl Machine {
     pub fn here() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         Self {
-            processor: field(&read("/proc/cpuinfo"), "model name")
-                .unwrap_or_else(|| std::env::consts::ARCH.into()),
+            processor: processor(&read("/proc/cpuinfo")).unwrap_or_else(|| std::env::consts::ARCH.into()),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             memory_mib: field(&read("/proc/meminfo"), "MemTotal").map_or(0, |total| mib(&total)),
             kernel: or_unknown(read("/proc/sys/kernel/osrelease").trim()),
@@ -67,6 +66,25 @@ fn or_unknown(text: &str) -> String {
     if text.is_empty() { "unknown" } else { text }.into()
 }
 
+/// The model name of the first processor. A virtual machine's `AMD EPYC` may be any of its generations, which differ in
+/// their caches and vectors; family and model tell which (Linux, `bsp_init_amd` of arch/x86/kernel/cpu/amd.c).
+fn processor(cpuinfo: &str) -> Option<String> {
+    let name = field(cpuinfo, "model name")?;
+    if field(cpuinfo, "vendor_id").as_deref() != Some("AuthenticAMD") {
+        return Some(name);
+    }
+    let number = |key| field(cpuinfo, key).and_then(|number| number.parse::<u32>().ok());
+    let generation = match (number("cpu family"), number("model")) {
+        (Some(0x17), Some(0x00..=0x2f | 0x50..=0x5f)) => 1,
+        (Some(0x17), Some(_)) => 2,
+        (Some(0x19), Some(0x00..=0x0f | 0x20..=0x5f)) => 3,
+        (Some(0x19), Some(_)) => 4,
+        (Some(0x1a), Some(0x00..=0x4f | 0x60..=0x7f)) => 5,
+        _ => return Some(name),
+    };
+    Some(format!("{name} (Zen {generation})"))
+}
+
 /// Finds `name : value` in one of the kernel's lists.
 fn field(text: &str, name: &str) -> Option<String> {
     text.lines().find_map(|line| {
@@ -87,7 +105,7 @@ fn selected(modes: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Machine, field, mib, selected};
+    use super::{Machine, field, mib, processor, selected};
 
     #[test]
     fn the_kernels_lists_are_read() {
@@ -97,6 +115,24 @@ mod tests {
         assert_eq!(mib("lots"), 0);
         assert_eq!(selected("always [madvise] never\n"), "madvise");
         assert_eq!(selected(""), "");
+    }
+
+    /// A record of one generation had been called by the name of the next, by hand.
+    #[test]
+    fn amds_processors_are_told_apart_by_family_and_model() {
+        let told = |family: u32, model: u32| {
+            let list = format!(
+                "vendor_id\t: AuthenticAMD\ncpu family\t: {family}\nmodel\t\t: {model}\nmodel name\t: AMD EPYC\n"
+            );
+            processor(&list).expect("it has a name")
+        };
+        assert_eq!(told(25, 1), "AMD EPYC (Zen 3)", "Milan");
+        assert_eq!(told(25, 17), "AMD EPYC (Zen 4)", "Genoa");
+        assert_eq!(told(26, 2), "AMD EPYC (Zen 5)", "Turin");
+        assert_eq!((told(23, 1), told(23, 49)), ("AMD EPYC (Zen 1)".into(), "AMD EPYC (Zen 2)".into()));
+        assert_eq!(told(99, 1), "AMD EPYC", "of another time");
+        assert_eq!(processor("vendor_id: GenuineIntel\nmodel name: X\n").as_deref(), Some("X"));
+        assert_eq!(processor(""), None);
     }
 
     #[test]
