@@ -3,8 +3,9 @@
 //! Why it is here: the README shows what a user's first commands print, so it has records of those beside that of the
 //! comparison among all; and like every number in a document, these are not typed by hand.
 
-use std::fs;
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
+use std::{fs, iter};
 
 use comfy_table::{CellAlignment, Table, presets};
 use prove_harness::Error;
@@ -65,11 +66,9 @@ pub fn write(readme: &Path, from: &Folders) -> Result<(), Error> {
 
 /// Returns `readme` with its generated parts as they are now.
 fn filled(readme: &str, from: &Folders) -> Result<String, Error> {
-    let elsewhere: Vec<String> =
-        from.elsewhere.iter().map(|folder| peers_elsewhere(folder)).collect::<Result<_, _>>()?;
     let parts = [
         ("results", results(from.own, &own_records(from.own)?)),
-        ("peers", peers(from.compared)? + &elsewhere.concat()),
+        ("peers", peers(from)?),
         ("score", score(from)?),
     ];
     parts.iter().try_fold(readme.to_owned(), |text, (part, inside)| {
@@ -208,59 +207,123 @@ fn compared_records(folder: &Path) -> Result<Vec<Record>, Error> {
     files.map(|file| read(&file, "")).collect()
 }
 
-fn peers(folder: &Path) -> Result<String, Error> {
-    let records = compared_records(folder)?;
-    if records.is_empty() {
-        return Err(Error::new(format!("{}: no prover was compared under all allocators", folder.display())));
+/// Proofs of a statement under ours and under those that keep their memory.
+struct Proofs {
+    statement: String,
+    threads: usize,
+    /// Of ours, and of each of the others in their order.
+    summaries: Vec<Summary>,
+    /// The folder of the record, and its machine.
+    from: (PathBuf, String),
+}
+
+/// Reads what was measured of provers under all allocators there.
+fn proofs(folder: &Path) -> Result<Vec<Proofs>, Error> {
+    let of = |record: Record| {
+        let records = [record];
+        let shown = ["NAlloc"].into_iter().chain(KEEPERS);
+        let columns: Vec<_> = shown.map(|name| summaries(&records, name)).collect();
+        let row = |row: usize| Proofs {
+            statement: columns[0][row].0.to_owned(),
+            threads: records[0].threads,
+            summaries: columns.iter().map(|column| column[row].1).collect(),
+            from: (folder.to_owned(), records[0].machine.to_string()),
+        };
+        (0..columns[0].len()).map(row).collect::<Vec<_>>()
+    };
+    Ok(compared_records(folder)?.into_iter().flat_map(of).collect())
+}
+
+/// Of each statement and number of threads the last of them, beside others of the same statement.
+fn last_of_each(all: Vec<Proofs>) -> Vec<Proofs> {
+    let mut last: Vec<Proofs> = Vec::new();
+    let mut statements = Vec::new();
+    for proofs in all {
+        if !statements.contains(&proofs.statement) {
+            statements.push(proofs.statement.clone());
+        }
+        last.retain(|before| (&before.statement, before.threads) != (&proofs.statement, proofs.threads));
+        last.push(proofs);
     }
-    let (table, threads) = peers_table(&records);
+    let place = |proofs: &Proofs| statements.iter().position(|statement| *statement == proofs.statement);
+    last.sort_by_key(|proofs| (place(proofs), proofs.threads));
+    last
+}
+
+fn peers(from: &Folders) -> Result<String, Error> {
+    let mut folders: Vec<&Path> = from.elsewhere.iter().map(PathBuf::as_path).collect();
+    folders.push(from.compared);
+    // Their names begin with a date.
+    folders.sort_by_key(|folder| record::name_of(folder));
+    let all: Vec<Vec<Proofs>> = folders.iter().map(|folder| proofs(folder)).collect::<Result<_, _>>()?;
+    let rows = last_of_each(all.into_iter().flatten().collect());
+    if rows.is_empty() {
+        return Err(Error::new("no prover was compared under all allocators"));
+    }
     let meaning = |name: &&str| by_name(name).map(|peer| format!("`{name}`: {}", peer.about));
     let meanings: Vec<String> = KEEPERS.iter().filter_map(meaning).collect();
+    let mut sources: Vec<String> = Vec::new();
+    for Proofs { threads, from: (folder, machine), .. } in &rows {
+        let source = format!("on {threads} threads {} ({machine})", place(folder));
+        if !sources.contains(&source) {
+            sources.push(source);
+        }
+    }
     Ok(format!(
-        "{table}\n\nMedian warm proof and highest peak, on {threads} threads. {}. {}. From {}.",
+        "{}\n\nMedian warm proof and highest peak. {} {}. Records: {}.",
+        peers_table(&rows),
+        who_is_ahead(&rows),
         meanings.join("; "),
-        records[0].machine,
-        place(folder)
+        sources.join(", ")
     ))
 }
 
-/// The same on another machine, if any prover was compared there.
-fn peers_elsewhere(folder: &Path) -> Result<String, Error> {
-    let records = compared_records(folder)?;
-    let Some(first) = records.first() else { return Ok(String::new()) };
-    let (table, threads) = peers_table(&records);
-    let origin = place(folder);
-    Ok(format!("\n\n{table}\n\nThe same on {threads} threads. {}. From {origin}.", first.machine))
+/// Counts in how many rows ours is ahead of all others.
+fn who_is_ahead(rows: &[Proofs]) -> String {
+    let within = |of: fn(&Summary) -> f64, times: f64| {
+        let is = |row: &&Proofs| {
+            let others = row.summaries[1..].iter().filter(|other| other.warm_seconds_median.is_finite());
+            others.map(of).fold(f64::INFINITY, f64::min) * times >= of(&row.summaries[0])
+        };
+        rows.iter().filter(is).count()
+    };
+    let (seconds, peak) = (|row: &Summary| row.warm_seconds_median, |row: &Summary| row.peak_resident_bytes);
+    format!(
+        "Of these {} rows NAlloc has the least peak in {}, the fastest median in {}, and one within {:.0} % of that in {}.",
+        rows.len(),
+        within(peak, 1.0),
+        within(seconds, 1.0),
+        (summary::TIME_RATIO_MAX - 1.0) * 100.0,
+        within(seconds, summary::TIME_RATIO_MAX)
+    )
 }
 
-/// Lays out what proofs took under ours and under those that keep their memory; and on how many threads.
-fn peers_table(records: &[Record]) -> (Table, usize) {
-    let shown: Vec<&str> = ["NAlloc"].into_iter().chain(KEEPERS).collect();
-    let mut table = table(["proof"].into_iter().chain(shown.iter().copied()).map(String::from));
-    let columns: Vec<_> = shown.iter().map(|name| summaries(records, name)).collect();
-    for (row, (statement, _)) in columns[0].iter().enumerate() {
-        let cell = |column: &Vec<(&str, Summary)>| match column[row].1 {
-            summary if summary.warm_seconds_median.is_finite() => {
-                format!("{:.3} s, {} MiB", summary.warm_seconds_median, mib(summary.peak_resident_bytes))
+fn peers_table(rows: &[Proofs]) -> Table {
+    let head = ["proof", "threads", "NAlloc"].into_iter().chain(KEEPERS).map(String::from);
+    let mut table = table(head);
+    for Proofs { statement, threads, summaries, .. } in rows {
+        let cell = |summary: &Summary| match summary.warm_seconds_median {
+            seconds if seconds.is_finite() => {
+                format!("{seconds:.3} s, {} MiB", mib(summary.peak_resident_bytes))
             }
             _ => "–".into(),
         };
-        table.add_row([(*statement).to_owned()].into_iter().chain(columns.iter().map(cell)));
+        let names = [statement.clone(), threads.to_string()];
+        table.add_row(names.into_iter().chain(summaries.iter().map(cell)));
     }
-    (table, records[0].threads)
+    table
 }
 
 fn score(from: &Folders) -> Result<String, Error> {
     let all = patterns::all();
     let mut table =
         table(["workloads", "processor", "record"].into_iter().chain(tables::SCORE).map(String::from));
-    let elsewhere = from.elsewhere.iter().map(|folder| ("the same", folder.as_path()));
-    let kinds = [("patterns of provers", from.compared)]
-        .into_iter()
-        .chain(elsewhere)
-        .chain([("random", from.random)]);
+    let mut folders: Vec<&Path> = from.elsewhere.iter().map(PathBuf::as_path).collect();
+    folders.push(from.compared);
+    folders.sort_by_key(|folder| Reverse(record::name_of(folder)));
+    let kinds = ["patterns of provers"].into_iter().chain(iter::repeat("the same")).zip(folders);
     let mut sources = Vec::new();
-    for (workloads, folder) in kinds {
+    for (workloads, folder) in kinds.chain([("random", from.random)]) {
         let record = record::Record::read(folder)?;
         let said =
             |kind: &str| record.about.iter().find_map(|line| line.strip_prefix(kind)).unwrap_or("unknown");
@@ -270,10 +333,7 @@ fn score(from: &Folders) -> Result<String, Error> {
         // Several are of the same machine.
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         table.add_row([workloads.to_owned(), machine, name].into_iter().chain(cells));
-        // Of what else a record holds it may say more.
-        let commits = record.about.iter().filter_map(|line| line.strip_prefix("commit: "));
-        let commits: Vec<&str> = commits.filter_map(|line| line.split([':', ',']).next()).collect();
-        sources.push(format!("{} (commit {})", place(folder), commits.join(", ")));
+        sources.push(place(folder));
     }
     let of_random = record::Record::read(from.random)?;
     let random = sources.pop().unwrap_or_default();
@@ -281,7 +341,7 @@ fn score(from: &Folders) -> Result<String, Error> {
     Ok(format!(
         "{table}\n\nEach row is one workload against the best of all peers that ran it, chosen on each half of the turns and compared \
          on the other: lost in time above {:.2} of its fastest round. *Slower by medians*: as many rows would be lost by the median \
-         round. From {others} and {random}.\n\nThe random workloads, all allocators together:\n\n{}",
+         round. From {others} and {random}, each of which tells its commits.\n\nThe random workloads, all allocators together:\n\n{}",
         summary::TIME_RATIO_MAX,
         tables::together(&measured(&of_random, &all)),
     ))
@@ -308,6 +368,45 @@ mod tests {
         assert_eq!(replaced(&new, "b", "new"), None, "it does not end");
     }
 
+    fn proofs(statement: &str, threads: usize, seconds: [f64; 2], from: &str) -> Proofs {
+        let summary = |seconds| Summary {
+            warm_seconds_median: seconds,
+            peak_resident_bytes: 2.0 - seconds,
+            ..Summary::of(&[])
+        };
+        let from = (PathBuf::from(from), "a machine".into());
+        Proofs { statement: statement.into(), threads, summaries: seconds.map(summary).to_vec(), from }
+    }
+
+    #[test]
+    fn of_each_statement_and_number_of_threads_the_last_record_is_shown() {
+        let all = vec![
+            proofs("a", 4, [1.0, 1.0], "1"),
+            proofs("b", 2, [1.0, 1.0], "1"),
+            proofs("c", 2, [1.0, f64::NAN], "2"),
+            proofs("b", 2, [1.0, 1.0], "2"),
+            proofs("a", 2, [1.0, 1.0], "2"),
+        ];
+        let shown = last_of_each(all);
+        let of = |row: &Proofs| (row.statement.clone(), row.threads, row.from.0.display().to_string());
+        let is = [("a", 2, "2"), ("a", 4, "1"), ("b", 2, "2"), ("c", 2, "2")];
+        assert_eq!(
+            shown.iter().map(of).collect::<Vec<_>>(),
+            is.map(|(name, threads, from)| (name.to_owned(), threads, from.to_owned()))
+        );
+    }
+
+    #[test]
+    fn who_is_ahead_is_counted() {
+        let rows = [[0.5, 0.4], [0.5, 0.49], [0.5, 0.6], [0.5, f64::NAN]];
+        let said = who_is_ahead(&rows.map(|seconds| proofs("a", 2, seconds, "1")));
+        assert!(
+            said.contains("these 4 rows NAlloc has the least peak in 3, the fastest median in 2,"),
+            "{said}"
+        );
+        assert!(said.ends_with("within 5 % of that in 3."), "{said}");
+    }
+
     #[test]
     fn the_readme_shows_the_records_that_it_names() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -324,10 +423,12 @@ mod tests {
         let names = from.split("`benches/record/").skip(1).filter_map(|rest| rest.split('`').next());
         let mut there: Vec<PathBuf> = names.map(|name| root.join("benches/record").join(name)).collect();
         let random = there.pop().expect("names that of random workloads");
+        let (elsewhere, compared): (Vec<_>, Vec<_>) =
+            there.into_iter().partition(|folder| folder.to_string_lossy().ends_with("-elsewhere"));
         let from = Folders {
             own: &folder("<!-- begin results -->"),
-            compared: &folder("<!-- begin peers -->"),
-            elsewhere: &there[1..],
+            compared: &compared[0],
+            elsewhere: &elsewhere,
             random: &random,
         };
         let now = filled(&readme, &from).expect("can be read");
