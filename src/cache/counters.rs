@@ -18,8 +18,8 @@ pub(super) struct Counts {
     pub(super) allocated: AtomicU64,
     /// Bytes requested and not yet freed, as far as this shard knows: the sum over shards is what is live.
     pub(super) live: AtomicU64,
-    /// What of that was left by threads that had ended when one began that was given this shard for itself: mostly others free it.
-    /// Written by that thread without the lock, as is the next.
+    /// What of that was left by threads that had ended when one began that was given this shard for itself, and was not freed since: mostly
+    /// others free it. Written by that thread without the lock, as is the next, and under it by others.
     left: AtomicU64,
     /// Whether such a thread has yet to ask for its first block.
     taken_over: AtomicBool,
@@ -77,6 +77,17 @@ impl Counts {
     pub(super) fn note_freed(&self, requested: usize) {
         bump(&self.frees, u64::from(requested > 0));
         bump(&self.live, (requested as u64).wrapping_neg());
+    }
+
+    /// The same of a free by a thread that uses another shard. Where threads before this one's left something, that is taken for theirs: whoever
+    /// has ended does not free what it took.
+    pub(super) fn note_freed_by_another(&self, requested: usize) {
+        self.note_freed(requested);
+        // Relaxed, all: a hint. The thread that the shard is given to just now may write it too.
+        let left = self.left.load(Ordering::Relaxed);
+        if left as i64 > 0 {
+            self.left.store(left.saturating_sub(requested as u64), Ordering::Relaxed);
+        }
     }
 
     #[inline]

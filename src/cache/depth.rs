@@ -40,6 +40,8 @@ impl Depth {
             return;
         }
         let now = self.within(bounds);
+        // None leaves where a block is longer than may lie there at all. Then more may: of what never lies there nobody would see that it is
+        // asked for again.
         let next = if self.taken < leave { now / 2 } else { 2 * now };
         self.most = next.clamp(LEAST.min(bounds.stacked), bounds.stacked);
         self.taken = 0;
@@ -69,6 +71,16 @@ mod tests {
         let seen = [(1, 7), (1, 7), (5, 7), (1, 8), (2, 8), (5, 8), (1, 0)];
         let mib = seen.map(|(times, taken)| after(&mut depth, times, taken, bounds) as f64 / MIB as f64);
         assert_eq!(mib, [2.0, 1.0, 0.5, 1.0, 4.0, 4.0, 2.0]);
+    }
+
+    /// Columns of a megabyte that grow in turn were copied for ever otherwise.
+    #[test]
+    fn a_block_that_is_longer_than_may_lie_there_makes_room_for_such() {
+        let bounds = Bounds::of(12 * MIB, true);
+        let mut depth = Depth::WHOLE;
+        after(&mut depth, 9, 0, bounds);
+        depth.note_full(0, bounds);
+        assert_eq!(depth.within(bounds), 2 * LEAST);
     }
 
     #[test]

@@ -59,9 +59,14 @@ impl<O: Os> Cache<O> {
         let Some(class) = block.class else {
             return self.give_long(shard, Span::new(start, block.len.bytes()), requested);
         };
-        let (shard, mut stacks) = self.lock_for(shard, start, class);
+        let here = shard;
+        let (shard, mut stacks) = self.lock_for(here, start, class);
         let is_last = stacks.is_last(requested, &shard.counts);
-        shard.counts.note_freed(requested);
+        if core::ptr::eq(shard, here) {
+            shard.counts.note_freed(requested);
+        } else {
+            shard.counts.note_freed_by_another(requested);
+        }
         let bounds = self.bounds();
         let len = class.len().bytes();
         let borders = || self.heap.has_touching_regions();
@@ -110,18 +115,22 @@ impl<O: Os> Cache<O> {
     /// come from what is left of the hot run, and then from elsewhere.
     ///
     /// If `shares`, all of it goes to the heap and merges there where it is nearly as much as a shard may hold: of more the shard
-    /// gives up its longest run first, and the next burst would lie on what is left and on what is free elsewhere.
+    /// gives up its longest run first, and the next burst would lie on what is left and on what is free elsewhere. Nothing is done
+    /// then where the burst is not over any more; nor with another shard than this thread's while somebody is at it.
     #[cold]
     pub(super) fn begin_anew(&self, shard: &shard::Shard, shares: bool) {
-        let is_new = shard.counts.forget_taken_over();
         let bounds = self.bounds();
-        if !bounds.merges() {
-            return;
-        }
+        let is_mine = self.shard_slow().is_some_and(|mine| core::ptr::eq(mine, shard));
+        let mut is_new = false;
         // More are never needed, unless its thread goes on freeing meanwhile.
         for _ in 0..LEAVES_MAX {
             let mut out = Leaving::NOTHING;
-            let mut stacks = shard.lock(self.os());
+            let stacks = if is_mine { Some(shard.lock(self.os())) } else { shard.stacks.try_lock(self.os()) };
+            let Some(mut stacks) = stacks else { return };
+            is_new |= shard.counts.forget_taken_over();
+            if !bounds.merges() || shares && !is_new && !stacks.is_over(&shard.counts) {
+                return;
+            }
             stacks.end_burst(is_new, &shard.counts);
             self.see_use(&mut stacks, &shard.counts);
             let most = bounds.bytes + stacks.more;

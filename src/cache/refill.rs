@@ -14,6 +14,9 @@ use crate::heap::{Found, Run, Span, Unclean};
 use crate::os::{GRANULE, Os};
 use crate::sync::{Guard, Nap, atomic::Ordering};
 
+// Or a run of the heap that is the block alone would bring one node where a hot run needs two (H6).
+const _: () = assert!(!HOT_BLOCK_MAX.is_multiple_of(GRANULE));
+
 /// Fresh memory comes with so much more of it as this part of what the thread has in use, as a divisor.
 const FRESH_SHARE: usize = 32;
 

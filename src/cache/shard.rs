@@ -146,6 +146,11 @@ impl Stacks {
         self.pushed = 0;
     }
 
+    /// Whether no more is in use than when the last burst began.
+    pub(super) fn is_over(&self, counts: &Counts) -> bool {
+        counts.balance() <= self.low
+    }
+
     /// Counts a request that was served from what the shard has.
     #[inline]
     pub(super) fn count_hit(&mut self, bytes: usize, counts: &Counts) -> (usize, bool) {

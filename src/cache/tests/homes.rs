@@ -102,6 +102,51 @@ fn where_ends_are_not_told_of_blocks_go_home_all_the_same() {
     finish(&model, vec![behind], true);
 }
 
+/// The next thread had less than nothing in use for its whole life, and each few of those frees ended its hot run.
+#[test]
+fn what_a_thread_left_that_has_ended_is_freed_at_nobodys_expense() {
+    let model = model();
+    let shard = &model.cache.shards()[0];
+    let left = as_thread_of(0, || [(); 8].map(|()| take(&model, MIB)));
+    shard.counts.note_taken_over();
+    let [mine, behind] = two(&model, 0, 100 * KIB);
+    let begun = shard.lock(model.os()).hot.rest();
+    assert!(shard.counts.in_use() == 200 * KIB && begun.len > 0);
+    left.into_iter().for_each(|block| as_thread_of(1, || model.free(block)));
+    assert_eq!((shard.counts.in_use(), shard.lock(model.os()).hot.rest()), (200 * KIB, begun));
+    // What is freed beyond that is its own.
+    as_thread_of(1, || model.free(mine));
+    assert_eq!(shard.counts.in_use(), 100 * KIB);
+    finish(&model, vec![behind], true);
+}
+
+/// Whoever freed the last block of a burst waited for the thread whose it was, and merged what that had begun meanwhile.
+#[test]
+fn the_end_of_anothers_burst_is_left_alone_where_that_thread_has_gone_on() {
+    let model = model();
+    let shard = &model.cache.shards()[0];
+    let burst = as_thread_of(0, || [(); 6].map(|()| take(&model, 200 * KIB)));
+    // The latch is held for one of them, which is counted elsewhere: so the end is not seen by itself.
+    for (nth, block) in burst.into_iter().enumerate() {
+        let held = (nth == 5).then(|| shard.lock(model.os()));
+        as_thread_of(1, || model.free(block));
+        drop(held);
+    }
+    let stacked = || shard.lock(model.os()).stacked();
+    let its_end_is_seen = || as_thread_of(1, || model.cache.begin_anew(shard, true));
+    let held = shard.lock(model.os());
+    its_end_is_seen();
+    drop(held);
+    let next = as_thread_of(0, || take(&model, 200 * KIB));
+    its_end_is_seen();
+    assert!(stacked() > 0);
+    as_thread_of(0, || model.free(next));
+    shard.lock(model.os()).end_burst(true, &shard.counts);
+    its_end_is_seen();
+    assert_eq!(stacked(), 0);
+    finish(&model, Vec::new(), true);
+}
+
 #[test]
 fn whoever_grows_a_block_has_it_from_then_on() {
     let model = model();
