@@ -32,7 +32,8 @@ pub enum Thp {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Moves {
-    /// Moves them where the kernel can do it, and can do it safely.
+    /// Moves them where the kernel can do it (Linux 5.7 and later), and can do it safely (not 6.16 to 6.18.8, nor candidates of 6.19:
+    /// CVE-2026-23077).
     #[default]
     Auto,
     /// Never moves a page: purges and faults instead.
@@ -91,11 +92,11 @@ impl Config {
         }
     }
 
-    /// Keeps up to `bytes` of free memory resident, and promises that they stay, however long the pause, unless memory runs
-    /// short.
+    /// Keeps up to `bytes` of free memory resident, of all threads together; live blocks do not count. They stay however long the pause, unless
+    /// the container or the host runs short of memory.
     ///
     /// Without it, what is allocated and what is cached together never exceed the recent peak of what was allocated, so that
-    /// keeping adds no memory.
+    /// keeping adds nothing to what the program asked for at once (it may have touched less of that).
     /// `0` keeps nothing. Environment: `ZK_NALLOC_CACHE_BYTES`, decimal digits with at most one letter behind
     /// them: K, M or G, of either case, for 2^10, 2^20 or 2^30 bytes.
     #[must_use]
@@ -124,10 +125,10 @@ impl Config {
     /// where another small side is named ([`NAlloc::with_small`](crate::NAlloc::with_small) and
     /// [`with_small_and_config`](crate::NAlloc::with_small_and_config)): glibc serves no Rust code then, as a rule.
     ///
-    /// It keeps all of it; at most 64 MiB in each heap with [`cache_bytes`](Self::cache_bytes) set, or before the first large request.
-    /// After that request it is asked to give it back (`malloc_trim`) before more memory would be in use than of late; before, only by
-    /// [`release_cache`](crate::release_cache). Heaps of threads but the first are kept as a whole where bursts fault them in again, while the
-    /// process holds at most a quarter more for it than it ever needed.
+    /// glibc then keeps all of that; at most 64 MiB in each heap with [`cache_bytes`](Self::cache_bytes) set, or before the first large
+    /// request. After that request glibc is asked to give it back (`malloc_trim`) before more memory would be in use than of late; before it,
+    /// only by [`release_cache`](crate::release_cache). Heaps of threads but the first are kept as a whole where bursts fault them in again, while
+    /// the process holds at most a quarter more for it than it ever needed.
     ///
     /// With several `NAlloc` values, the setting of the first to free a small block or to serve a large request applies. Without effect
     /// on other C libraries, and on what the environment says of the same knobs (`MALLOC_TRIM_THRESHOLD_`, `GLIBC_TUNABLES`).
@@ -212,8 +213,8 @@ impl Config {
     ///
     /// The thread is started when 64 MiB or more have been allocated by one thread, or by threads that share a shard, or by
     /// [`prefault`](crate::prefault()), with all signals blocked and a stack of 256 KiB. It sleeps while nothing is handed out
-    /// and nothing cached; else it looks four times a second, once a second in silence, at what the container and the host have
-    /// left. After every ten seconds in which no large block is allocated or freed a peak counts as one window older, so that
+    /// and nothing cached; else it looks four times a second, once a second in silence or while nothing is cached, at what the container
+    /// and the host have left. After every ten seconds in which no large block is allocated or freed a peak counts as one window older, so that
     /// what was kept for it goes down to an eighth of RAM or 1 GiB, whichever is less; [`cache_bytes`](Self::cache_bytes) is a promise that it keeps too.
     ///
     /// A forked child has no such thread until it allocates as much, of which what its parent had counted is a part. At exit

@@ -123,6 +123,10 @@ impl NAlloc {
 
     /// Makes the allocator with the system's for small requests, and with a configuration.
     ///
+    /// The environment wins over `config`, but for [`Config::tune_glibc`] and [`Config::large_from`], which it does not name. Where a
+    /// program has several `NAlloc` values, the engine behind all of them is set up by the first that serves a large request;
+    /// [`Config::large_from`] alone is each value's own.
+    ///
     /// ```
     /// use zk_nalloc::{Config, NAlloc};
     ///
@@ -151,8 +155,8 @@ impl<S> NAlloc<S> {
         Self { small, config: Config::new().beside_another() }
     }
 
-    /// Makes the allocator with `small` for requests under 64 KiB, and with a configuration. glibc is not
-    /// tuned unless that says so, as in [`NAlloc::with_small`].
+    /// Makes the allocator with `small` for requests under [`Config::large_from`], 64 KiB by default, and with a configuration, of which holds
+    /// what [`NAlloc::with_config`] says. glibc is not tuned unless `config` says so, as in [`NAlloc::with_small`].
     #[must_use]
     pub const fn with_small_and_config(small: S, config: Config) -> Self {
         Self { small, config: config.beside_another() }

@@ -37,7 +37,7 @@
 //!
 //! Read once, at the first large request: `ZK_NALLOC_WIPE_ON_FREE` and `ZK_NALLOC_CHECKED` at the first free or resize of a small block
 //! if that comes first, `ZK_NALLOC_THP` likewise when an arena first asks for huge pages. They win over [`Config`]. An invalid value is
-//! reported in one line on standard error and counts as unset. Programs with raised privileges (`AT_SECURE`) read none.
+//! reported in one line on standard error, and what the code says applies, or the default. Programs with raised privileges (`AT_SECURE`) read none.
 //!
 //! | variable | values | what it decides |
 //! |---|---|---|
@@ -51,7 +51,7 @@
 //! | `ZK_NALLOC_REPORT_SIGNALS` | `1`, `0` | that page, where it is asked for, at SIGINT and SIGTERM too |
 //! | `ZK_NALLOC_TRACE` | a path (`0` and `1` are names too), in which `%p` is the process's number | the file that large requests are recorded in |
 //!
-//! None of them changes what a program computes.
+//! None of them changes what a program computes; `ZK_NALLOC_CHECKED` ends one that misuses memory.
 //!
 //! # What the caller owes
 //!

@@ -56,7 +56,7 @@ impl Stats {
         self.snapshot.stack_hits
     }
 
-    /// Large requests served from a stack or free run of another shard.
+    /// Large requests served from a stack or free run of another shard, and blocks resized by copying that found theirs so.
     #[must_use]
     pub const fn stolen(&self) -> u64 {
         self.snapshot.stolen
@@ -68,7 +68,8 @@ impl Stats {
         self.snapshot.runs
     }
 
-    /// Large requests whose pages were moved together from several runs.
+    /// Large requests, and blocks resized by copying, served from several free runs: their pages were moved together, or lay side by
+    /// side.
     #[must_use]
     pub const fn gathered(&self) -> u64 {
         self.snapshot.gathered
@@ -93,7 +94,8 @@ impl Stats {
         self.snapshot.stacked + self.snapshot.books.dirty + self.snapshot.books.soft
     }
 
-    /// The most that was cached in runs, in bytes: without what lay in stacks.
+    /// The most that was seen cached in the page heap, in bytes: without what shards hold in stacks and runs. It is looked at where
+    /// memory comes back to the page heap.
     #[must_use]
     pub const fn peak_cached_bytes(&self) -> usize {
         self.snapshot.cached_peak as usize
@@ -218,7 +220,7 @@ impl Stats {
     }
 
     /// How often something was done in a slower way because the kernel refused a move, address space or memory, or because
-    /// there were too many mappings already: what became of `overflow` in allocators with a fixed arena.
+    /// there were too many mappings already.
     #[must_use]
     pub const fn fall_backs(&self) -> u64 {
         let b = &self.snapshot.books;
@@ -230,7 +232,8 @@ impl Stats {
         self.snapshot.books.over_budget
     }
 
-    /// Shards, and how many of them have served requests.
+    /// `(total, used)`: how many shards there are, and how many of them have served requests. A shard is the free memory that one thread, or
+    /// a few that share it, has at hand: up to two for each processor.
     #[must_use]
     pub const fn shards(&self) -> (usize, usize) {
         (self.snapshot.shards, self.snapshot.shards_used)
@@ -258,7 +261,10 @@ impl Stats {
         crate::os::huge_page_bytes()
     }
 
-    /// What the kernel says of our memory now: read when it is asked for, as [`Stats::huge_page_bytes`] is.
+    /// What the kernel says of the allocator's own memory now, live and free; `None` where it does not tell.
+    ///
+    /// Read when it is asked for (`/proc/self/smaps`), which takes as long as [`Stats::huge_page_bytes`], or longer where a process has
+    /// many mappings.
     #[must_use]
     pub fn footprint(&self) -> Option<Footprint> {
         footprint::read()
@@ -272,7 +278,8 @@ impl Stats {
 }
 
 /// Reads the counters of this process's allocator. Microseconds; blocks nobody for longer than an allocation
-/// does. All counters are zero before the first large request.
+/// does. All of them are zero before the first large request, and where no [`NAlloc`](crate::NAlloc) is installed;
+/// [`Stats::resident_bytes`] is of the whole process in any case.
 #[must_use]
 pub fn stats() -> Stats {
     Stats { snapshot: ENGINE.snapshot(), resident: crate::os::InUse::Resident.bytes() }
@@ -285,17 +292,17 @@ pub fn cached_bytes() -> usize {
 }
 
 /// Offers all cached memory to the kernel (`MADV_FREE`), which takes it when it runs short: warm until then,
-/// and usable all the time. Gives the bytes offered; 0 where the kernel has no such offer, and where
-/// [`checked`](crate::Config::checked) is on.
+/// and usable all the time. Returns the number of bytes offered: 0 before the first large request, where the kernel has no such
+/// offer, and where [`checked`](crate::Config::checked) is on.
 ///
 /// For a process that falls idle beside others.
 pub fn soften_cache() -> usize {
     ENGINE.soften()
 }
 
-/// Gives all cached memory of all threads back to the kernel, and the address space that is wholly free. Gives the
-/// bytes. The next round faults its memory in anew. glibc gives back what it was told to keep
-/// ([`Config::tune_glibc`](crate::Config::tune_glibc)), which is not counted.
+/// Gives all cached memory of all threads back to the kernel, and the address space that is wholly free. Returns the number of
+/// bytes given back: 0 before the first large request. The next round faults its memory in anew. glibc gives back what it was told to
+/// keep ([`Config::tune_glibc`](crate::Config::tune_glibc)), which is not counted.
 ///
 /// For the time between unrelated jobs.
 pub fn release_cache() -> usize {

@@ -14,7 +14,7 @@ use crate::global::ENGINE;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SizeStats {
-    /// The least bytes of such a request; 0 for those of any size up to 2 MiB that a stack served.
+    /// The least bytes of such a request; 1 for those under 64 KiB, 0 for those of any size up to 2 MiB that a stack served.
     pub from: usize,
     /// How many there were.
     pub requests: u64,

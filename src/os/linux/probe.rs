@@ -180,7 +180,7 @@ fn moves_several(scratch: &Scratch) -> bool {
 /// incorrectly disallowed anonymous VMA merges") and got the lifetime of their `anon_vma` wrong; "mm/vma: fix
 /// anon_vma UAF on mremap() faulted, unfaulted merge" (CVE-2026-23077) mends it in 6.18.9 and 6.19. Release
 /// candidates of 6.19 may be without it. A distribution that took the fix to an older release is not
-/// recognised: there moving has to be forced.
+/// recognised, and nothing is moved there.
 pub(super) fn unsafe_moves(release: &[u8]) -> bool {
     let Some(version) = text::release(release) else { return false };
     let candidate = release.windows(3).any(|w| w == b"-rc");
