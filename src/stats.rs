@@ -233,7 +233,7 @@ impl Stats {
     }
 
     /// `(total, used)`: how many shards there are, and how many of them have served requests. A shard is the free memory that one thread, or
-    /// a few that share it, has at hand: up to two for each processor.
+    /// a few that share it, has at hand: two to four for each processor, 512 at most.
     #[must_use]
     pub const fn shards(&self) -> (usize, usize) {
         (self.snapshot.shards, self.snapshot.shards_used)
