@@ -83,10 +83,11 @@ impl Counts {
     /// has ended does not free what it took.
     pub(super) fn note_freed_by_another(&self, requested: usize) {
         self.note_freed(requested);
-        // Relaxed, all: a hint. The thread that the shard is given to just now may write it too.
+        // Relaxed, all: a hint. Where the shard is given to a thread just now, what that writes stands: it would be another's count for good.
         let left = self.left.load(Ordering::Relaxed);
         if left as i64 > 0 {
-            self.left.store(left.saturating_sub(requested as u64), Ordering::Relaxed);
+            let less = left.saturating_sub(requested as u64);
+            let _ = self.left.compare_exchange(left, less, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 

@@ -5,7 +5,6 @@
 
 mod peers;
 
-use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::{fs, iter};
 
@@ -49,6 +48,16 @@ pub struct Folders<'a> {
     pub elsewhere: &'a [PathBuf],
     /// Random workloads.
     pub random: &'a Path,
+}
+
+impl<'a> Folders<'a> {
+    /// Those that hold patterns, from the oldest: their names begin with a date.
+    fn of_patterns(&self) -> Vec<&'a Path> {
+        let elsewhere = self.elsewhere.iter().map(PathBuf::as_path);
+        let mut folders: Vec<&Path> = elsewhere.chain([self.compared]).collect();
+        folders.sort_by_key(|folder| record::name_of(folder));
+        folders
+    }
 }
 
 /// Writes the parts of the README that are generated.
@@ -202,9 +211,7 @@ fn score(from: &Folders) -> Result<String, Error> {
     let all = patterns::all();
     let mut table =
         table(["workloads", "processor", "record"].into_iter().chain(tables::SCORE).map(String::from));
-    let mut folders: Vec<&Path> = from.elsewhere.iter().map(PathBuf::as_path).collect();
-    folders.push(from.compared);
-    folders.sort_by_key(|folder| Reverse(record::name_of(folder)));
+    let folders = from.of_patterns().into_iter().rev();
     let kinds = ["patterns of provers"].into_iter().chain(iter::repeat("the same")).zip(folders);
     let mut sources = Vec::new();
     for (workloads, folder) in kinds.chain([("random", from.random)]) {

@@ -11,7 +11,7 @@ use prove_harness::statistics::Summary;
 
 use super::{Folders, mib, place, read, summaries, table};
 use crate::peers::by_name;
-use crate::{provers, record, summary};
+use crate::{provers, summary};
 
 /// Those that the README compares with: each keeps its memory, as prover teams set it.
 const KEEPERS: [&str; 5] =
@@ -72,11 +72,7 @@ fn last_of_each(all: Vec<Proofs>) -> Vec<Proofs> {
 /// # Errors
 /// When a file cannot be read, or no record holds any.
 pub(super) fn peers(from: &Folders) -> Result<String, Error> {
-    let mut folders: Vec<&Path> = from.elsewhere.iter().map(PathBuf::as_path).collect();
-    folders.push(from.compared);
-    // Their names begin with a date.
-    folders.sort_by_key(|folder| record::name_of(folder));
-    let all: Vec<Vec<Proofs>> = folders.iter().map(|folder| proofs(folder)).collect::<Result<_, _>>()?;
+    let all: Vec<Vec<Proofs>> = from.of_patterns().into_iter().map(proofs).collect::<Result<_, _>>()?;
     let rows = last_of_each(all.into_iter().flatten().collect());
     if rows.is_empty() {
         return Err(Error::new("no prover was compared under all allocators"));
