@@ -24,6 +24,8 @@ use crate::{summary, tables};
 pub struct Settings {
     /// Processes per pattern and allocator, at least.
     pub turns: u32,
+    /// As many of those between which it is, while the halves of the turns differ; no fewer than `turns`.
+    pub turns_at_most: u32,
     /// Threads of each.
     pub threads: usize,
     /// Small sizes.
@@ -32,8 +34,8 @@ pub struct Settings {
     pub stats: bool,
 }
 
-/// At most this times as many turns as were asked for.
-const TURNS_TIMES_MAX: u32 = 3;
+/// At most this times as many turns as were asked for, where nothing else is said.
+pub const TURNS_TIMES: u32 = 3;
 
 /// Runs `patterns` under `peers`, prints a table for each on standard output and returns everything measured. What there is
 /// so far is given to `keep` after each pattern, so that a run that is interrupted loses one pattern; where that fails, it goes on.
@@ -113,7 +115,7 @@ fn more_turns(
     turns: u32,
     runs: &[Run],
 ) -> Vec<&'static Peer> {
-    if settings.quick || settings.turns < 2 || turns >= TURNS_TIMES_MAX * settings.turns {
+    if settings.quick || settings.turns < 2 || turns >= settings.turns_at_most {
         return Vec::new();
     }
     let names = summary::unsettled(pattern.judge, runs);
@@ -214,11 +216,12 @@ pub fn describe(settings: Settings) -> Vec<String> {
         format!("commit: {commit}{}", if changed { ", with changes" } else { "" }),
         match settings {
             Settings { turns, quick: true, .. } => format!("turns: {turns}, quick"),
-            Settings { turns: turns @ ..2, .. } => format!("turns: {turns}"),
-            Settings { turns, .. } => format!(
-                "turns: {turns}, and up to {} of {OURS} and of those near the best, while the fastest rounds of both \
+            Settings { turns, turns_at_most: most, .. } if turns < 2 || most <= turns => {
+                format!("turns: {turns}")
+            }
+            Settings { turns, turns_at_most, .. } => format!(
+                "turns: {turns}, and up to {turns_at_most} of {OURS} and of those near the best, while the fastest rounds of both \
                  halves of the turns differ by more than {:.0} %",
-                TURNS_TIMES_MAX * turns,
                 (summary::SETTLED_RATIO_MAX - 1.0) * 100.0
             ),
         },
@@ -243,12 +246,12 @@ mod tests {
         };
         let runs: Vec<Run> = (0..5).flat_map(|turn| [run("glibc", turn), run(OURS, turn)]).collect();
         let peers: Vec<_> = ALL.iter().collect();
-        let more = |turns, quick, after| {
-            let settings = Settings { turns, threads: 1, quick, stats: false };
+        let more = |turns, turns_at_most, quick, after| {
+            let settings = Settings { turns, turns_at_most, threads: 1, quick, stats: false };
             more_turns(&pattern, &peers, settings, after, &runs).len()
         };
-        assert_eq!((more(5, false, 5), more(5, false, 14), more(5, false, 15)), (2, 2, 0));
-        assert_eq!((more(5, true, 5), more(1, false, 1)), (0, 0));
+        assert_eq!((more(5, 15, false, 5), more(5, 15, false, 14), more(5, 15, false, 15)), (2, 2, 0));
+        assert_eq!((more(5, 15, true, 5), more(1, 3, false, 1), more(5, 5, false, 5)), (0, 0, 0));
     }
 
     #[test]

@@ -67,9 +67,12 @@ struct Run {
     #[arg(long, value_delimiter = ',', value_parser = peers::ALL.map(|peer| peer.name))]
     allocator: Vec<String>,
     /// Processes per pattern and allocator; every second turn runs the allocators backwards. A comparison of patterns in
-    /// full goes on, up to three times as long, with nalloc and those near the best while both halves of the turns differ
+    /// full goes on with nalloc and those near the best while both halves of the turns differ
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     turns: u32,
+    /// How far it goes on, those included [default: three times as many]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3000))]
+    turns_at_most: Option<u32>,
     /// Threads of each process [default: the processors it may use]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4096))]
     threads: Option<u16>,
@@ -167,7 +170,14 @@ fn chosen(options: &Run) -> Result<Chosen, Error> {
 fn settings(options: &Run) -> Settings {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.map_or(cpus, usize::from);
-    Settings { turns: options.turns, threads, quick: options.quick, stats: options.stats }
+    let turns = options.turns;
+    Settings {
+        turns,
+        turns_at_most: options.turns_at_most.unwrap_or(compare::TURNS_TIMES * turns),
+        threads,
+        quick: options.quick,
+        stats: options.stats,
+    }
 }
 
 fn chosen_peers(options: &Run) -> Vec<&'static Peer> {
@@ -239,6 +249,9 @@ fn can_keep(name: &str, settings: Settings) -> Result<(), Error> {
 }
 
 fn run(options: &Run) -> Result<(), Error> {
+    if let Some(most) = options.turns_at_most.filter(|most| *most < options.turns) {
+        return Err(Error::new(format!("--turns-at-most {most}: --turns asks for {}", options.turns)));
+    }
     let Chosen { patterns, arenas, peers, settings } = chosen(options)?;
     options.record.as_deref().map_or(Ok(()), |name| can_keep(name, settings))?;
     let all = options.pattern.is_empty() && options.allocator.is_empty() && !options.quick;
