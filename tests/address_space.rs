@@ -73,6 +73,30 @@ fn an_arena_of_values_sets_aside_what_the_limit_allows() {
     child::child(TEST, "child", body, |output| assert!(output.status.success(), "{output:?}"));
 }
 
+/// What is free was closed by a mapping over it, which counts as locked, and is refused before anything has happened: each release
+/// lost what it was to close, and address space was opened anew for the next block.
+#[test]
+fn releases_where_more_may_not_be_locked_lose_nothing() {
+    let body = || {
+        let round = || {
+            drop(black_box(vec![1_u8; 256 * MIB]));
+            zk_nalloc::release_cache();
+        };
+        round();
+        privilege::give_up_privilege();
+        // SAFETY: changes no content.
+        if !memlock::limit_locked_memory(8 << 20) || unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
+            return eprintln!("skipped: this host does not let us lock what is to come");
+        }
+        round();
+        let before = used("VmData:");
+        (0..6).for_each(|_| round());
+        assert!(used("VmData:") < before + 256 * MIB, "{before} {}", used("VmData:"));
+    };
+    let check = |output: &std::process::Output| assert!(output.status.success(), "{output:?}");
+    child::child("releases_where_more_may_not_be_locked_lose_nothing", "child", body, check);
+}
+
 /// "Resource temporarily unavailable", and nothing about which.
 #[test]
 fn locked_memory_that_refuses_address_space_is_named() {

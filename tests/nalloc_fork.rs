@@ -231,6 +231,16 @@ fn a_fork_during_which_the_engine_would_start() {
     });
 }
 
+/// What the child does before anything else took 45 KiB of it.
+#[test]
+fn a_thread_with_a_short_stack_forks() {
+    in_both_modes("a_thread_with_a_short_stack_forks", || {
+        drop(Patterned::new(1, 2 << 20));
+        let forking = thread::Builder::new().stack_size(32 << 10).spawn(|| forked(|| 0)).unwrap();
+        assert_eq!(forking.join().unwrap(), 0);
+    });
+}
+
 /// How often the thread below was served, and whether the handler has waited for it.
 static SERVED: AtomicU32 = AtomicU32::new(0);
 static ENDED: AtomicBool = AtomicBool::new(false);

@@ -175,7 +175,7 @@ impl<O: Os> Cache<O> {
         let host = self.lock_host();
         self.zeroing.leave_all();
         self.untouched.reset_in_child();
-        *self.untouched.lock(self.os()) = super::Untouched::new();
+        self.untouched.lock(self.os()).clear();
         self.heap.misuse().after_fork_in_child(self.os());
         self.thin.reset_in_child();
         self.thin.after_fork_in_child();

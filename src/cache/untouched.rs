@@ -86,6 +86,12 @@ impl Untouched {
         Self { sets: [[EMPTY; WAYS]; SETS], credit: 0 }
     }
 
+    /// Forgets everything, in place: whoever forks may have no stack for another table.
+    pub(super) fn clear(&mut self) {
+        self.sets.as_flattened_mut().fill(EMPTY);
+        self.credit = 0;
+    }
+
     /// The slots of a block, by Fibonacci hashing of the granule's number.
     fn set(&mut self, start: usize) -> &mut [Slot; WAYS] {
         let hash = (start >> 12).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (usize::BITS - SETS.ilog2());

@@ -65,8 +65,8 @@ impl<O: Os> PageHeap<O> {
         true
     }
 
-    /// Takes back a block, or the end of one from `keep` bytes on, and purges it at once. `false` if a node for an end
-    /// cannot be had, and nothing has changed.
+    /// Takes back a block, or the end of one from `keep` bytes on, and purges it at once; where blocks are wiped and the kernel
+    /// refuses that, writes over it. `false` if a node for an end cannot be had, and nothing has changed.
     pub(crate) fn give_purged(&self, block: Span, keep: usize) -> bool {
         let mut inner = self.enter();
         if keep > 0 && !inner.ensure_spare(&self.os) {
@@ -78,8 +78,12 @@ impl<O: Os> PageHeap<O> {
         inner.transit += span.len;
         inner.loose += usize::from(keep > 0);
         inner.operations += 1;
+        let wipes = inner.setup.wipes;
         drop(inner);
         let purged = self.os.purge(span.start, span.len).is_ok();
+        if !purged && wipes {
+            self.os.zero(span.start, span.len);
+        }
         if !purged && self.misuse.is_on() {
             self.misuse.paint(span.start, span.len);
         }

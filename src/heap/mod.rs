@@ -111,6 +111,8 @@ struct Inner {
     operations: usize,
     /// Of those, how many are opening address space now.
     opening: usize,
+    /// And how many are closing some.
+    closing: usize,
     retired: usize,
     opened: usize,
     /// Whether memory was seen to become resident just because it was opened or mapped: all of it is locked.
@@ -173,6 +175,7 @@ impl<O: Os> PageHeap<O> {
                 transit: 0,
                 operations: 0,
                 opening: 0,
+                closing: 0,
                 retired: 0,
                 opened: 0,
                 eager: false,

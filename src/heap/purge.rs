@@ -3,7 +3,7 @@
 use super::pieces::Span;
 use super::pool::State;
 use super::{Inner, Overstated, PageHeap};
-use crate::os::{CHUNK, GRANULE, Os};
+use crate::os::{CHUNK, GRANULE, NOTHING_DONE, Os};
 
 /// In what units a purge works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,10 +128,10 @@ impl<O: Os> PageHeap<O> {
             let inner = self.reenter();
             (inner.setup.huge, inner.eager)
         };
-        if self.os.heal(span.start, span.len, huge).is_err()
-            && self.os.plug(span.start, span.len, huge).is_err()
-        {
-            return None;
+        match self.os.heal(span.start, span.len, huge) {
+            Ok(()) => {}
+            Err(NOTHING_DONE) => return Some(State::Zero),
+            Err(_) => self.os.plug(span.start, span.len, huge).ok()?,
         }
         if eager {
             // What was mapped is resident again. It is zero either way.

@@ -215,41 +215,45 @@ impl<O: Os> PageHeap<O> {
         window: &mut Window,
     ) -> (Guard<'a, Inner, O>, bool) {
         let page = inner.setup.page;
+        // What is closed comes first: its first part is claimed by whole chunks under the lock that the window was claimed under. Once
+        // that is let go, others find what is left closed beside it, which must not begin inside a page of the kernel.
         for i in 0..window.count {
             let part = window.parts[i];
-            match part.state {
-                State::Closed => {
-                    // More than the window is opened at once, so that most takes open nothing.
-                    let more = inner.claim_step(part.span);
-                    inner.opening += 1;
-                    drop(inner);
-                    let (opened, done) = self.open_some(more, part.span);
-                    let eager = self.shed_surplus(opened, part.span);
-                    inner = self.reenter();
-                    inner.opening -= 1;
-                    inner.eager |= eager;
-                    inner.opened += opened.len;
-                    inner.settle_step(more, part.span, opened);
-                    if !done {
-                        inner.refused_growth += 1;
-                        return (inner, false);
-                    }
-                    window.parts[i].state = State::Zero;
-                }
-                State::Inherited => {
-                    drop(inner);
-                    // What lies in a page of the kernel beside others' memory stays shared and dirty.
-                    let whole = part.span.inner(page);
-                    let done = !whole.is_empty() && self.os.purge(whole.start, whole.len).is_ok();
-                    inner = self.reenter();
-                    let zero = done && whole == part.span;
-                    if !zero && self.misuse.is_on() {
-                        self.misuse.paint(part.span.start, part.span.len);
-                    }
-                    window.parts[i].state = if zero { State::Zero } else { State::Dirty };
-                }
-                State::Zero | State::Soft | State::Dirty => {}
+            if part.state != State::Closed {
+                continue;
             }
+            // More than the window is opened at once, so that most takes open nothing.
+            let more = inner.claim_step(part.span);
+            inner.opening += 1;
+            drop(inner);
+            let (opened, done) = self.open_some(more, part.span);
+            let eager = self.shed_surplus(opened, part.span);
+            inner = self.reenter();
+            inner.opening -= 1;
+            inner.eager |= eager;
+            inner.opened += opened.len;
+            inner.settle_step(more, part.span, opened);
+            if !done {
+                inner.refused_growth += 1;
+                return (inner, false);
+            }
+            window.parts[i].state = State::Zero;
+        }
+        for i in 0..window.count {
+            let part = window.parts[i];
+            if part.state != State::Inherited {
+                continue;
+            }
+            drop(inner);
+            // What lies in a page of the kernel beside others' memory stays shared and dirty.
+            let whole = part.span.inner(page);
+            let done = !whole.is_empty() && self.os.purge(whole.start, whole.len).is_ok();
+            inner = self.reenter();
+            let zero = done && whole == part.span;
+            if !zero && self.misuse.is_on() {
+                self.misuse.paint(part.span.start, part.span.len);
+            }
+            window.parts[i].state = if zero { State::Zero } else { State::Dirty };
         }
         (inner, true)
     }

@@ -2,7 +2,7 @@
 
 use super::pool::State;
 use super::{Behind, Fit, Growth, HOLES_MAX, Keep, PageHeap, SEAMS_MAX_LIVE, Setup, Span, Unit, Wish};
-use crate::os::fake::Fake;
+use crate::os::fake::{Call, Fake, When, errno};
 use crate::os::{CHUNK, GRANULE, Huge};
 
 const MIB: usize = 1 << 20;
@@ -250,4 +250,38 @@ fn pages_are_moved_only_as_far_as_a_block_reaches_that_grows() {
     assert_eq!((moved.moved, moved.fresh), (block, 16 * CHUNK));
     heap.finish_relocation(block, moved);
     heap.walk();
+}
+
+/// Only one hole is remembered of it, and two could be made at a time.
+#[test]
+fn a_heap_of_one_reservation_closes_one_range_at_a_time() {
+    let os = Fake::in_short(64 * GIB, 1 << 45);
+    let heap = PageHeap::new(os);
+    heap.start(Setup { growth: Growth::Never, ..setup() });
+    let (run, _behind) = (taken(&heap, 256 * MIB), taken(&heap, CHUNK));
+    give_parts(&heap, run, &[(0, 64 * MIB), (128 * MIB, 64 * MIB)]);
+    heap.purge(usize::MAX, Unit::Pages);
+    let mut inner = heap.enter();
+    let first = inner.claim_closable(&mut (usize::MAX, usize::MAX), &heap.os).expect("there are two");
+    assert_eq!(inner.claim_closable(&mut (usize::MAX, usize::MAX), &heap.os), None);
+    inner.settle(first, State::Zero);
+    inner.closing -= 1;
+    assert!(inner.claim_closable(&mut (usize::MAX, usize::MAX), &heap.os).is_some());
+}
+
+/// A window begins what it opens inside a page of the kernel where those are long, and what is left closed beside it began there too
+/// while what a child had inherited was dropped first.
+#[test]
+fn a_child_opens_what_is_closed_before_it_drops_what_it_has_inherited() {
+    let heap = heap();
+    let run = taken(&heap, 16 * MIB);
+    give_parts(&heap, run, &[(0, 16 * MIB)]);
+    heap.before_fork();
+    heap.reset_in_child();
+    heap.after_fork_in_child();
+    heap.os.reset_calls();
+    heap.os.fail(Call::Open, When::From(1), errno::ENOMEM);
+    assert!(heap.take_slow(Fit::aligned(40 * MIB, GRANULE), Wish::Any, 40 * MIB).is_none());
+    assert!(heap.os.calls(Call::Open) > 0);
+    assert_eq!(heap.os.calls(Call::Purge), 0);
 }

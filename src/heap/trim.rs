@@ -7,7 +7,7 @@ use super::pieces::Span;
 use super::pool::State;
 use super::purge::Unit;
 use super::{Guard, HOLES_MAX, Inner, PageHeap};
-use crate::os::{CHUNK, Os};
+use crate::os::{CHUNK, NOTHING_DONE, Os};
 
 impl<O: Os> PageHeap<O> {
     /// Gives everything that is free back to the kernel: pages, then address space. Gives the bytes purged.
@@ -59,29 +59,35 @@ impl<O: Os> PageHeap<O> {
             inner.operations += 1;
             let huge = inner.setup.huge;
             drop(inner);
-            let closed = self.os.close(span.start, span.len).is_ok();
-            let plugged = if closed {
-                // A refused advice costs speed alone.
-                let _ = self.os.advise(span.start, span.len, huge);
-                false
-            } else {
-                self.os.plug(span.start, span.len, huge).is_ok()
+            let closed = self.os.close(span.start, span.len);
+            let plugged = match closed {
+                Ok(()) => {
+                    // A refused advice costs speed alone.
+                    let _ = self.os.advise(span.start, span.len, huge);
+                    false
+                }
+                Err(NOTHING_DONE) => false,
+                Err(_) => self.os.plug(span.start, span.len, huge).is_ok(),
             };
             let mut inner = self.reenter();
             inner.operations -= 1;
-            if closed {
+            inner.closing -= 1;
+            if closed.is_ok() {
                 done += span.len;
                 inner.regions.set_shift(span, 0);
                 inner.opened = inner.opened.saturating_sub(span.len);
                 inner.settle(span, State::Closed);
-            } else if plugged {
+                continue;
+            }
+            if plugged {
                 inner.regions.set_shift(span, 0);
+            }
+            if plugged || closed == Err(NOTHING_DONE) {
                 inner.settle(span, State::Zero);
-                return;
             } else {
                 self.retire(&mut inner, span);
-                return;
             }
+            return;
         }
     }
 
@@ -110,12 +116,12 @@ impl<O: Os> PageHeap<O> {
 impl Inner {
     /// Takes the whole chunks of the longest zero piece under `below` of a reserved region into transit, if it is
     /// long and few were, or lies beside closed memory.
-    fn claim_closable<O: Os>(&mut self, below: &mut (usize, usize), os: &O) -> Option<Span> {
+    pub(super) fn claim_closable<O: Os>(&mut self, below: &mut (usize, usize), os: &O) -> Option<Span> {
         /// The least that is worth a VMA of its own: the least step in which memory is opened.
         const LONG: usize = 32 << 20;
-        // A heap that is told by its bounds can have one hole, and only this makes any in it.
-        let is_holed = self.setup.growth == super::Growth::Never && self.retired > 0;
-        if is_holed || !self.ensure_spare(os) {
+        // A heap that is told by its bounds can have one hole, and only this makes any in it: one at a time.
+        let may_hole = self.setup.growth != super::Growth::Never || (self.retired == 0 && self.closing == 0);
+        if !may_hole || !self.ensure_spare(os) {
             return None;
         }
         loop {
@@ -132,10 +138,11 @@ impl Inner {
                     && at < region.span.end()
                     && self.pieces.at(at).is_some_and(|i| self.pieces.get(i).state == State::Closed)
             };
-            let may_hole = chunks.len >= LONG && self.pieces.count_of(State::Closed) < HOLES_MAX;
-            let fits = may_hole || is_closed(span.end()) || is_closed(span.start.wrapping_sub(1));
+            let is_long = chunks.len >= LONG && self.pieces.count_of(State::Closed) < HOLES_MAX;
+            let fits = is_long || is_closed(span.end()) || is_closed(span.start.wrapping_sub(1));
             if !chunks.is_empty() && fits && region.kind == super::Kind::Reserved {
                 self.claim(index, chunks);
+                self.closing += 1;
                 return Some(chunks);
             }
         }

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) use plan::{Call, MoveFailure, PurgeFailure, RemapFailure, When};
 pub(crate) use space::{Access, Attributes, Owner};
 
-use super::{CHUNK, Facts, Huge, HugeMode, Outcome, Room, Strain, Vendor};
+use super::{CHUNK, Facts, Huge, HugeMode, NOTHING_DONE, Outcome, Room, Strain, Vendor};
 use crate::error::Errno;
 use memory::Memory;
 use plan::Plans;
@@ -37,7 +37,7 @@ pub(crate) mod errno {
     #[cfg(test)]
     pub(crate) use libc::{EACCES, ENOSPC};
     #[cfg(all(test, not(loom)))]
-    pub(crate) use libc::{EEXIST, EINVAL};
+    pub(crate) use libc::{EAGAIN, EEXIST, EINVAL};
 }
 
 /// A fake kernel. Clones are the same kernel.
@@ -199,10 +199,10 @@ impl Fake {
     fn remap(&self, call: Call, range: &Range<usize>, attributes: Attributes) -> Outcome {
         let mut state = self.state();
         if let Err(errno) = state.begin(call, range) {
-            if state.plans.remaps == RemapFailure::Unmaps {
-                self.lose(&mut state, range);
-            } else {
-                state.lost.insert(range);
+            match state.plans.remaps {
+                _ if errno == NOTHING_DONE => {}
+                RemapFailure::Unmaps => self.lose(&mut state, range),
+                RemapFailure::Clean => state.lost.insert(range),
             }
             return Err(errno);
         }

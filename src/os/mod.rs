@@ -49,6 +49,10 @@ pub(crate) const CHUNK: usize = 2 << 20;
 /// What became of a call.
 pub(crate) type Outcome = Result<(), Errno>;
 
+/// More would be locked than this process may (`mlockall`), which the kernel asks before it unmaps anything (`do_mmap`,
+/// mm/mmap.c).
+pub(crate) const NOTHING_DONE: Errno = Errno(libc::EAGAIN);
+
 /// A file that was opened for writing: its descriptor, and which file that was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Output {
@@ -167,7 +171,7 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     fn open(&self, addr: usize, len: usize) -> Outcome;
 
     /// Takes an opened range back to reserved: pages gone, inaccessible, no commit charge. The range must be
-    /// ours, whole; its huge-page advice is gone. After an error it counts as unmapped: see [`Os::plug`].
+    /// ours, whole; its huge-page advice is gone. After an error but [`NOTHING_DONE`] it counts as unmapped: see [`Os::plug`].
     fn close(&self, addr: usize, len: usize) -> Outcome;
 
     /// Unmaps a range that is ours, whole.
@@ -183,7 +187,7 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
     fn soften(&self, addr: usize, len: usize) -> Outcome;
 
     /// Replaces an opened range that is ours by a fresh zero one with `huge` advice, so that it is one VMA
-    /// with neighbours of the same advice again. After an error it counts as unmapped: see [`Os::plug`].
+    /// with neighbours of the same advice again. After an error but [`NOTHING_DONE`] it counts as unmapped: see [`Os::plug`].
     fn heal(&self, addr: usize, len: usize, huge: Huge) -> Outcome;
 
     /// Moves the pages of `from..from + len` under `to..to + len` (`mremap` with `MREMAP_DONTUNMAP`), both

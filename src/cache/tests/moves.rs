@@ -107,6 +107,33 @@ fn a_release_at_the_limit_of_mappings_loses_nothing() {
     finish(&model, stay.into_iter().map(|(_, block)| block).collect(), true);
 }
 
+/// Where what is to come is locked, as much as is allowed, a mapping over free memory is refused, and nothing has happened to
+/// that: each release lost what it was to close.
+#[test]
+fn a_release_that_may_lock_no_more_loses_nothing() {
+    let os = fake_in_short(4 << 30, 0);
+    let model = Model::new(os.clone(), 2 << 30, Config::new());
+    let mut blocks = [128, 40].map(|len| model.allocate(layout(len * MIB), false, 1).unwrap());
+    // It moves, and what it leaves is moved memory.
+    assert!(model.resize(&mut blocks[0], 600 * MIB, 2));
+    let moved = model.cache.heap.books().moved;
+    assert!(moved > 0, "nothing to be healed");
+    os.fail(Call::Close, When::From(1), errno::EAGAIN);
+    os.fail(Call::Heal, When::From(1), errno::EAGAIN);
+    let [grown, stays] = blocks;
+    model.free(grown);
+    for _ in 0..3 {
+        model.cache.release();
+        model.audit(true);
+    }
+    assert!(os.calls(Call::Close) > 0 && os.calls(Call::Heal) > 0, "there was something to lose");
+    assert_eq!((model.cache.heap.books().retired, os.retired().len(), os.calls(Call::Plug)), (0, 0, 0));
+    os.fail_no_more();
+    model.cache.release();
+    assert!(os.open_bytes() < 128 * MIB, "it is closed once it may be");
+    finish(&model, vec![stays], true);
+}
+
 /// Plain mappings were cut where they were free; a block that stayed made a region of what was left, and after 512 of them no more
 /// could be mapped.
 #[test]

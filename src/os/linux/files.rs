@@ -78,15 +78,23 @@ pub(super) fn head<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     buffer.get(..len)
 }
 
-/// The longest line that [`lines`] gives whole. Long enough for what the kernel says of a cgroup (a path of a
+/// The longest line that is given whole. Long enough for what the kernel says of a cgroup (a path of a
 /// container runtime has 300 bytes) and short enough for a small stack.
 pub(super) const LINE_MAX: usize = 1024;
 
 /// Calls `each` with every line of a file, in order, until it breaks; a line longer than [`LINE_MAX`] is left
 /// out. `None` if the file cannot be read to where it broke.
 pub(super) fn lines(path: &CStr, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Option<()> {
+    read(path, Lines::new(Long::LeftOut), each)
+}
+
+/// The same; of a longer line, as where a mapping's file has a long path, its beginning.
+pub(super) fn beginnings(path: &CStr, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Option<()> {
+    read(path, Lines::new(Long::Cut), each)
+}
+
+fn read(path: &CStr, mut split: Lines, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Option<()> {
     let file = File::open(path)?;
-    let mut split = Lines::new();
     let mut piece = [0_u8; 512];
     loop {
         let n = file.read(&mut piece)?;
@@ -100,15 +108,23 @@ pub(super) fn lines(path: &CStr, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>)
     }
 }
 
+/// What becomes of a line longer than [`LINE_MAX`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Long {
+    LeftOut,
+    Cut,
+}
+
 /// Cuts a stream of bytes into lines.
 struct Lines {
     line: [u8; LINE_MAX],
     len: usize,
+    long: Long,
 }
 
 impl Lines {
-    const fn new() -> Self {
-        Self { line: [0; LINE_MAX], len: 0 }
+    const fn new(long: Long) -> Self {
+        Self { line: [0; LINE_MAX], len: 0, long }
     }
 
     fn feed(&mut self, piece: &[u8], each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> ControlFlow<()> {
@@ -127,7 +143,8 @@ impl Lines {
 
     /// Ends a line; an empty one is not worth a call.
     fn finish(&mut self, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> ControlFlow<()> {
-        let line = self.line.get(..self.len).unwrap_or(&[]);
+        let len = if self.long == Long::Cut { self.len.min(LINE_MAX) } else { self.len };
+        let line = self.line.get(..len).unwrap_or(&[]);
         let flow = if line.is_empty() { ControlFlow::Continue(()) } else { each(line) };
         self.len = 0;
         flow
@@ -138,9 +155,9 @@ impl Lines {
 mod tests {
     use super::*;
 
-    fn split(content: &[u8], piece: usize) -> Vec<Vec<u8>> {
+    fn split(content: &[u8], piece: usize, long: Long) -> Vec<Vec<u8>> {
         let mut found = Vec::new();
-        let mut lines = Lines::new();
+        let mut lines = Lines::new(long);
         let mut each = |line: &[u8]| {
             found.push(line.to_vec());
             ControlFlow::Continue(())
@@ -155,19 +172,21 @@ mod tests {
     #[test]
     fn lines_wherever_the_stream_is_cut() {
         for piece in 1..20 {
-            assert_eq!(split(b"a b\n\nc\nlast without end", piece), [&b"a b"[..], b"c", b"last without end"]);
-            assert!(split(b"", piece).is_empty());
-            assert!(split(b"\n\n", piece).is_empty());
+            let split = |content: &[u8]| split(content, piece, Long::LeftOut);
+            assert_eq!(split(b"a b\n\nc\nlast without end"), [&b"a b"[..], b"c", b"last without end"]);
+            assert!(split(b"").is_empty());
+            assert!(split(b"\n\n").is_empty());
         }
     }
 
     #[test]
-    fn a_line_too_long_is_left_out_and_the_next_one_is_not() {
-        for (len, expected) in [(LINE_MAX, 2), (LINE_MAX + 1, 1)] {
+    fn a_line_too_long_is_left_out_or_cut_and_the_next_one_is_not() {
+        for (len, expected) in [(LINE_MAX, 2), (LINE_MAX + 1, 1), (3 * LINE_MAX, 1)] {
             let content = [vec![b'x'; len], b"\nnext\n".to_vec()].concat();
-            let found = split(&content, 512);
+            let found = split(&content, 512, Long::LeftOut);
             assert_eq!(found.len(), expected);
             assert_eq!(found.last().unwrap(), b"next");
+            assert_eq!(split(&content, 512, Long::Cut), [vec![b'x'; LINE_MAX], b"next".to_vec()]);
         }
     }
 

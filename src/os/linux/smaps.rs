@@ -24,7 +24,7 @@ pub(crate) struct Mapping {
 /// Calls `each` with every mapping. `None` where the kernel does not tell.
 pub(crate) fn mappings(each: &mut dyn FnMut(&Mapping)) -> Option<()> {
     let mut scan = Scan { now: None };
-    files::lines(c"/proc/self/smaps", &mut |line| {
+    files::beginnings(c"/proc/self/smaps", &mut |line| {
         scan.line(line, each);
         ControlFlow::Continue(())
     })?;
