@@ -99,7 +99,7 @@ impl Phase {
         }
         let needed = table::line(self.line).live_last().saturating_sub(ENGINE.live());
         let needed = usize::try_from(needed).unwrap_or(usize::MAX);
-        if needed <= ENGINE.cached_bytes() {
+        if needed <= ENGINE.cached_bytes().saturating_sub(ENGINE.inherited_bytes()) {
             return 0;
         }
         // Blocks are rounded up, by an eighth at most and by less on average.

@@ -5,7 +5,7 @@
 //!
 //! Invariants: [`arm`] runs in somebody's first large request, so it allocates nothing and formats nothing; all else runs
 //! at the end of the process or when somebody asks. A forked child reports nothing: it is not the process that was asked
-//! about. A report that cannot be written is one line on standard error, never a failure of the process.
+//! about; one of a process that had made no large request is. A report that cannot be written is one line on standard error, never a failure of the process.
 
 mod advice;
 mod page;
@@ -110,7 +110,7 @@ fn write(when: &str) {
         read(REPORT, &mut |byte| value.push(byte));
         if variable::wish(&value) == Wish::File {
             let path = PathBuf::from(OsString::from_vec(variable::path(&value, std::process::id())));
-            match std::fs::write(&path, &page) {
+            match os::unsignalled(|| std::fs::write(&path, &page)) {
                 Ok(()) => return,
                 Err(why) => Linux.say(&[
                     "zk-nalloc: ",

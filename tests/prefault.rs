@@ -4,6 +4,8 @@
 
 #[path = "support/container.rs"]
 mod container;
+#[path = "secret_support/fork.rs"]
+mod fork;
 #[expect(dead_code, reason = "no test uses all that the tests share")]
 mod support;
 
@@ -43,6 +45,21 @@ fn after_it_requests_of_any_size_fault_nothing_in() {
         assert_eq!(after.misses() - before.misses(), 0, "{after}");
         // What is there counts.
         assert_eq!(prefault(128 * MIB), 0);
+    });
+}
+
+/// What its parent had cached was taken for its own, and faulted in at the first request.
+#[test]
+fn a_child_has_nothing_ahead_of_what_its_parent_had() {
+    alone("a_child_has_nothing_ahead_of_what_its_parent_had", "child", &[], || {
+        drop(Patterned::new(1, 256 * MIB));
+        let code = fork::forked(|| {
+            let done = prefault(128 * MIB);
+            let before = stats();
+            Patterned::new(2, 100 * MIB).check("a block of the child");
+            u8::from(done < 128 * MIB || stats().misses() > before.misses())
+        });
+        assert_eq!(code, 0);
     });
 }
 

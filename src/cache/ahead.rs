@@ -24,7 +24,7 @@ impl<O: Os> Cache<O> {
         let level = self.heap.level();
         // Relaxed: set once, before the shards were published.
         let wanted = wanted.min(self.dirty_max.load(Ordering::Relaxed));
-        let missing = wanted.saturating_sub(level.dirty + self.stacked());
+        let missing = wanted.saturating_sub(level.dirty - level.inherited + self.stacked());
         let reserved = self.heap.closed() + self.thin.closed();
         let spare = self.os().spare(reserved, LEFT_SHARE).unwrap_or(0);
         let missing = missing.checked_next_multiple_of(CHUNK).unwrap_or(usize::MAX);

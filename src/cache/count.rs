@@ -125,6 +125,12 @@ impl<O: Os> Cache<O> {
         self.counted().iter().map(|s| s.counts.stacked.load(Ordering::Relaxed)).sum()
     }
 
+    /// Of the cached bytes, those that are faulted in anew when they are handed out: a child shares them with its parent.
+    pub(crate) fn inherited_bytes(&self) -> usize {
+        self.see_child_only();
+        self.heap.level().inherited
+    }
+
     /// Bytes that are held free and are, or may be, resident.
     pub(crate) fn cached_bytes(&self) -> usize {
         self.see_child_only();

@@ -75,6 +75,8 @@ pub(crate) struct Level {
     pub(crate) corrections: u64,
     /// Free and presumed resident.
     pub(crate) dirty: usize,
+    /// Of that, what a child shares with its parent, and drops before it hands it out.
+    pub(crate) inherited: usize,
     /// Open, free, and known to hold nothing.
     pub(crate) zero: usize,
 }
@@ -194,6 +196,7 @@ impl Inner {
             raises: self.raises,
             corrections: self.corrections,
             dirty: self.dirty(),
+            inherited: self.pieces.bytes(State::Inherited),
             zero: self.pieces.bytes(State::Zero),
         }
     }

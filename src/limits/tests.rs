@@ -242,7 +242,7 @@ fn looks_in_quick_succession_are_one() {
 }
 
 fn level(out_max: usize, raises: u64, corrections: u64) -> Level {
-    Level { out: 0, out_max, raises, corrections, dirty: 0, zero: 0 }
+    Level { out: 0, out_max, raises, corrections, dirty: 0, inherited: 0, zero: 0 }
 }
 
 #[test]

@@ -39,6 +39,7 @@ pub(crate) use signals::{INTERRUPT, at_signals};
 pub(crate) use smaps::mappings;
 #[cfg(all(test, not(loom)))]
 pub(crate) use sys::lock_pages;
+pub(crate) use sys::unsignalled;
 pub(crate) use usage::{Usage, fault_costs};
 
 use sys::{KeepErrno, errno, outcome, ptr};
@@ -387,7 +388,7 @@ impl Os for Linux {
     }
 
     fn faults(&self) -> u64 {
-        Usage::now().minor
+        Usage::but_for_resident_max().minor
     }
 
     fn own_faults(&self) -> u64 {
@@ -435,7 +436,9 @@ impl Os for Linux {
         }
         // One call, so that lines of other threads and processes do not mix with this one.
         // SAFETY: each piece is a string slice, or empty; the kernel only reads them.
-        unsafe { libc::syscall(libc::SYS_writev, libc::STDERR_FILENO, pieces.as_ptr(), PARTS) };
+        unsignalled(|| unsafe {
+            libc::syscall(libc::SYS_writev, libc::STDERR_FILENO, pieces.as_ptr(), PARTS)
+        });
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) use linux::{INTERRUPT, at_signals};
 pub(crate) use linux::{
     InUse, Limit, Linux, ThreadKey, Usage, at_exit, at_fork, at_thread_end, die, fault_costs,
     forget_thread_ends, huge_page_bytes, keep_small_top, mappings, overcommit_mode, start_thread,
-    why_not_created, write_error,
+    unsignalled, why_not_created, write_error,
 };
 pub(crate) use obstacle::{Asked, refused, why_not_mapped};
 pub(crate) use processor::Vendor;

@@ -13,7 +13,7 @@ pub(crate) mod pattern;
 pub(crate) mod proc;
 
 /// Tells a child which one it is.
-const LABEL: &str = "ZK_NALLOC_TEST_CHILD";
+pub(crate) const LABEL: &str = "ZK_NALLOC_TEST_CHILD";
 
 /// What a child says first, so that one that never ran is not taken for one that did well.
 const BEGUN: &str = "the child has begun";

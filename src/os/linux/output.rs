@@ -12,7 +12,7 @@
 use core::ffi::CStr;
 
 use super::limits::Limit;
-use super::sys::{KeepErrno, errno};
+use super::sys::{KeepErrno, errno, unsignalled};
 use crate::error::Errno;
 use crate::os::{BUSY, Outcome, Output};
 
@@ -101,9 +101,9 @@ pub(crate) fn write_error(bytes: &[u8]) -> Outcome {
     let mut rest = bytes;
     while !rest.is_empty() {
         // SAFETY: the kernel reads what the slice holds.
-        let wrote = again(|| unsafe {
-            libc::syscall(libc::SYS_write, libc::STDERR_FILENO, rest.as_ptr(), rest.len())
-        })?;
+        let call =
+            || unsafe { libc::syscall(libc::SYS_write, libc::STDERR_FILENO, rest.as_ptr(), rest.len()) };
+        let wrote = unsignalled(|| again(call))?;
         // None of them: it would go on so.
         let wrote = usize::try_from(wrote).ok().filter(|&wrote| wrote > 0);
         rest = wrote.and_then(|wrote| rest.get(wrote..)).unwrap_or_default();

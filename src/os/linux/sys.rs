@@ -30,6 +30,38 @@ pub(in crate::os) fn errno() -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
+/// Makes `write` with what a write may have the kernel send to its thread kept away: SIGPIPE where nobody reads, SIGXFSZ at a limit.
+/// By default both end the process; the call fails without them too.
+pub(crate) fn unsignalled<T>(write: impl FnOnce() -> T) -> T {
+    // SAFETY: all-zero is a valid signal set, and each call gets sets that live here, of the length that is told. What is taken is what
+    // came meanwhile: a signal that waited before stays waiting.
+    unsafe {
+        let (mut both, mut before, mut waiting) =
+            (core::mem::zeroed::<libc::sigset_t>(), core::mem::zeroed(), core::mem::zeroed());
+        libc::sigemptyset(&raw mut both);
+        for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
+            libc::sigaddset(&raw mut both, signal);
+        }
+        if libc::sigpending(&raw mut waiting) != 0
+            || libc::pthread_sigmask(libc::SIG_BLOCK, &raw const both, &raw mut before) != 0
+        {
+            return write();
+        }
+        let done = write();
+        for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
+            if libc::sigismember(&raw const waiting, signal) == 1 {
+                libc::sigdelset(&raw mut both, signal);
+            }
+        }
+        // libc's wrapper is a cancellation point. The kernel's set has 8 bytes.
+        let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let nobody = core::ptr::null_mut::<libc::siginfo_t>();
+        while libc::syscall(libc::SYS_rt_sigtimedwait, &raw const both, nobody, &raw const none, 8) > 0 {}
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
+        done
+    }
+}
+
 /// The outcome of a call that answers 0 or -1.
 pub(in crate::os) fn outcome(ret: i32) -> Outcome {
     if ret == 0 { Ok(()) } else { Err(Errno(errno())) }

@@ -5,9 +5,18 @@
 
 #![expect(unsafe_code, reason = "system calls")]
 
-use super::Linux;
+use core::ops::ControlFlow;
+
 use super::sys::KeepErrno;
+use super::text::named;
+use super::{Linux, files, host};
 use crate::os::{CHUNK, GRANULE, Huge, Os};
+use crate::sync::process::{AtomicU64, Ordering};
+
+/// The highest `ru_maxrss` that was another program's, in bytes: 0 where ours has been higher, [`UNKNOWN`] before anybody has asked.
+static INHERITED: AtomicU64 = AtomicU64::new(UNKNOWN);
+
+const UNKNOWN: u64 = u64::MAX;
 
 /// What the process has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +35,12 @@ pub(crate) struct Usage {
 impl Usage {
     /// Of this process, up to now; all zero where the kernel refuses.
     pub(crate) fn now() -> Self {
+        let told = Self::but_for_resident_max();
+        Self { resident_max: own_max(told.resident_max), ..told }
+    }
+
+    /// The same, quicker; `resident_max` may be what another program had.
+    pub(crate) fn but_for_resident_max() -> Self {
         Self::of(libc::RUSAGE_SELF)
     }
 
@@ -57,12 +72,38 @@ impl Usage {
     }
 }
 
+/// The most that this program had in memory, where `getrusage` says `told`: that goes on from the program that was there before
+/// `exec` (`exec_mmap`, fs/exec.c), which after `vfork` is all of its parent. As long as it is no more than that was, ours is asked
+/// elsewhere, which takes some ten microseconds.
+fn own_max(told: u64) -> u64 {
+    // Relaxed, both: what another thread found a moment earlier or later holds as well.
+    let mut inherited = INHERITED.load(Ordering::Relaxed);
+    if inherited == UNKNOWN {
+        inherited = if high_water().is_some_and(|own| own < told) { told } else { 0 };
+        INHERITED.store(inherited, Ordering::Relaxed);
+    }
+    if told == inherited { high_water().unwrap_or(told) } else { told }
+}
+
+/// The most that this program had in memory, as `/proc` has it.
+fn high_water() -> Option<u64> {
+    let mut found = None;
+    files::lines(c"/proc/self/status", &mut |line| match named(line, b"VmHWM:") {
+        Some(kib) => {
+            found = kib.checked_mul(1 << 10);
+            ControlFlow::Break(())
+        }
+        None => ControlFlow::Continue(()),
+    })?;
+    found
+}
+
 /// What a page fault costs on this host now, in nanoseconds, without others: in a small page, and in a huge one, which is
 /// the same where none are given. Faults in a few megabytes of its own: two milliseconds.
 pub(crate) fn fault_costs() -> [u64; 2] {
     /// Faults of one try in small pages: enough that the clock's own cost does not show.
     const SMALL: usize = 128;
-    [(Huge::Forbid, GRANULE, SMALL), (Huge::Advise, CHUNK, 1)]
+    [(Huge::Forbid, host::page(), SMALL), (Huge::Advise, CHUNK, 1)]
         .map(|(huge, step, faults)| fault_cost(&Linux, huge, step, faults))
 }
 
@@ -126,6 +167,14 @@ mod tests {
         assert!(before.resident_max > 1 << 20);
         assert!(after.minor > before.minor && after.resident_max >= before.resident_max);
         assert!(after.user + after.kernel >= before.user + before.kernel && after.major >= before.major);
+    }
+
+    #[test]
+    fn the_most_is_what_this_program_had() {
+        let told = Usage::now().resident_max;
+        let own = high_water().expect("this kernel tells");
+        // The one is counted for each processor by itself.
+        assert!(told.abs_diff(own) < 64 << 20, "{told} {own}");
     }
 
     #[test]
