@@ -275,7 +275,10 @@ impl Zeroing {
         let unit = len / WHOLE;
         let chunks = (unit + 1).saturating_mul(share) & !(CHUNK - 1);
         let may_be = chunks + unit > unit * share;
-        (if may_be { chunks } else { chunks + CHUNK }).min(len)
+        let reach = if may_be { chunks } else { chunks + CHUNK };
+        // No huge page is left untouched behind it; and one vector that was hardly used teaches as much of all that are as long, which
+        // would begin with a huge page each.
+        if reach.saturating_add(CHUNK) > len { len } else { reach }
     }
 
     /// How far from its start a block is expected to be touched that grows from `from` to `len` bytes, in bytes.

@@ -56,6 +56,31 @@ fn a_block_that_is_used_as_the_one_before_is_looked_at_once_and_one_that_is_used
     finish(&model, Vec::new(), true);
 }
 
+/// One vector of which a quarter was used taught all that are as long that their last granule stays untouched: each began with a huge
+/// page, and what lay between them was half as much again.
+#[test]
+fn vectors_that_are_full_lie_packed_beside_one_that_is_used_a_quarter() {
+    for size in [4, 6, 8] {
+        let model = Model::new(fake_in_short(8 << 30, 0), 2 << 30, Config::new());
+        let config = Config::new();
+        let take = |touched: usize| {
+            let layout = Layout::from_size_align(size * MIB, 8).unwrap();
+            let p = model.cache.allocate(layout, &config, |_| ());
+            model.os().sow(p.addr(), touched, 1);
+            (p, layout)
+        };
+        let mut high = Vec::new();
+        for _ in 0..6 {
+            let mut blocks: Vec<_> = (0..40).map(|_| take(size * MIB)).collect();
+            blocks.push(take(size * MIB / 4));
+            high.push(model.os().resident_bytes() / MIB);
+            blocks.into_iter().for_each(|(p, layout)| model.cache.deallocate(p, layout));
+        }
+        assert!(high.iter().all(|&mib| mib <= 41 * size + 4), "{size} MiB: {high:?}");
+        finish(&model, Vec::new(), true);
+    }
+}
+
 /// Vectors with more room than content that is given up at once: with their ends booked as resident each took up what the others had
 /// left, until eight times what was ever touched was resident.
 #[test]
