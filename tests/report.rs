@@ -2,9 +2,6 @@
 
 #![expect(unsafe_code, reason = "signals, and a child that is forked")]
 
-#[path = "support/limit.rs"]
-#[expect(dead_code, reason = "no test uses all that the tests share")]
-mod limit;
 #[expect(dead_code, reason = "no test uses all that the tests share")]
 mod support;
 
@@ -15,7 +12,6 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use limit::set_limit;
 use support::{Ended, child};
 use zk_nalloc::{NAlloc, phase_named, report};
 
@@ -167,51 +163,6 @@ fn a_forked_child_reports_nothing() {
     let Some(ended) = ended else { return };
     ended.assert_well();
     assert_eq!(said(&ended).matches("at its end").count(), 1, "{}", said(&ended));
-}
-
-/// `getrusage` goes on from what the process had that started this one.
-#[test]
-fn what_the_launcher_had_in_memory_is_not_this_process_s() {
-    let is_launcher = std::env::var_os(support::LABEL).is_none();
-    let launcher = vec![1_u8; if is_launcher { 600 << 20 } else { 8 }];
-    let ended = child("what_the_launcher_had_in_memory_is_not_this_process_s", "child", ON, work);
-    assert_eq!(launcher[7], 1);
-    let Some(ended) = ended else { return };
-    ended.assert_well();
-    let page = said(&ended);
-    let row = page.lines().find(|line| line.contains("memory, at its highest")).expect("there is such a row");
-    let mib = row.split_whitespace().find_map(|word| word.parse::<f64>().ok()).expect("a number");
-    assert!(row.contains("MiB") && (50.0..450.0).contains(&mib), "{row}");
-}
-
-/// The signal that a write at a limit, or to nobody, brings ended the process.
-#[test]
-fn a_report_that_cannot_be_written_ends_no_process() {
-    const TEST: &str = "a_report_that_cannot_be_written_ends_no_process";
-    let path = scratch("limit.txt");
-    let ended = child(TEST, "limit", &[("ZK_NALLOC_REPORT", path.to_str().unwrap())], || {
-        work();
-        set_limit(libc::RLIMIT_FSIZE, 1 << 10);
-    });
-    if let Some(ended) = ended {
-        ended.assert_well();
-        assert!(said(&ended).contains("cannot be written: File too large"), "{}", said(&ended));
-        fs::remove_file(&path).unwrap();
-    }
-    let ended = child(TEST, "nobody reads", ON, || {
-        work();
-        let mut ends = [0; 2];
-        // SAFETY: as C programs do; the descriptors are this child's own.
-        unsafe {
-            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-            assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
-            assert_eq!(libc::dup2(ends[1], libc::STDERR_FILENO), libc::STDERR_FILENO);
-            assert_eq!((libc::close(ends[0]), libc::close(ends[1])), (0, 0));
-        }
-    });
-    if let Some(ended) = ended {
-        assert!(ended.output.status.success(), "{:?}", ended.output);
-    }
 }
 
 /// Waits until a signal is heard, which takes a thread a moment.

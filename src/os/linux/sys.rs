@@ -33,32 +33,58 @@ pub(in crate::os) fn errno() -> i32 {
 /// Makes `write` with what a write may have the kernel send to its thread kept away: SIGPIPE where nobody reads, SIGXFSZ at a limit.
 /// By default both end the process; the call fails without them too.
 pub(crate) fn unsignalled<T>(write: impl FnOnce() -> T) -> T {
-    // SAFETY: all-zero is a valid signal set, and each call gets sets that live here, of the length that is told. What is taken is what
-    // came meanwhile: a signal that waited before stays waiting.
-    unsafe {
-        let (mut both, mut before, mut waiting) =
-            (core::mem::zeroed::<libc::sigset_t>(), core::mem::zeroed(), core::mem::zeroed());
-        libc::sigemptyset(&raw mut both);
-        for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
-            libc::sigaddset(&raw mut both, signal);
-        }
-        if libc::sigpending(&raw mut waiting) != 0
-            || libc::pthread_sigmask(libc::SIG_BLOCK, &raw const both, &raw mut before) != 0
-        {
-            return write();
-        }
-        let done = write();
-        for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
-            if libc::sigismember(&raw const waiting, signal) == 1 {
-                libc::sigdelset(&raw mut both, signal);
+    let _keep = KeepErrno::new();
+    let _held = Held::new();
+    write()
+}
+
+/// Signals that this thread does not get until this is dropped, nor then.
+struct Held {
+    /// What the thread had blocked before.
+    before: libc::sigset_t,
+    /// What is taken away at the end: not what waited already.
+    ours: libc::sigset_t,
+}
+
+impl Held {
+    const SIGNALS: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
+
+    fn new() -> Option<Self> {
+        // SAFETY: all-zero is a valid signal set, and each call reads or writes one of those that live here and are whole (O5).
+        unsafe {
+            let mut waiting = core::mem::zeroed();
+            let mut held = Self { before: core::mem::zeroed(), ours: core::mem::zeroed() };
+            libc::sigemptyset(&raw mut held.ours);
+            for signal in Self::SIGNALS {
+                libc::sigaddset(&raw mut held.ours, signal);
             }
+            if libc::sigpending(&raw mut waiting) != 0
+                || libc::pthread_sigmask(libc::SIG_BLOCK, &raw const held.ours, &raw mut held.before) != 0
+            {
+                return None;
+            }
+            for signal in Self::SIGNALS {
+                if libc::sigismember(&raw const waiting, signal) == 1 {
+                    libc::sigdelset(&raw mut held.ours, signal);
+                }
+            }
+            Some(held)
         }
-        // libc's wrapper is a cancellation point. The kernel's set has 8 bytes.
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
         let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let nobody = core::ptr::null_mut::<libc::siginfo_t>();
-        while libc::syscall(libc::SYS_rt_sigtimedwait, &raw const both, nobody, &raw const none, 8) > 0 {}
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
-        done
+        // libc's wrapper is a cancellation point. The kernel's set has 8 bytes.
+        // SAFETY: the kernel reads 8 bytes of a set that has more, and the time; where there is no place for it, it writes nothing (O5).
+        let take = || unsafe {
+            libc::syscall(libc::SYS_rt_sigtimedwait, &raw const self.ours, nobody, &raw const none, 8)
+        };
+        while take() > 0 {}
+        // SAFETY: reads the set that `new` had written, and writes none.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, core::ptr::null_mut()) };
     }
 }
 

@@ -173,8 +173,8 @@ mod tests {
     fn the_most_is_what_this_program_had() {
         let told = Usage::now().resident_max;
         let own = high_water().expect("this kernel tells");
-        // The one is counted for each processor by itself.
-        assert!(told.abs_diff(own) < 64 << 20, "{told} {own}");
+        // Counted for each processor by itself; and it may have grown since.
+        assert!(told < own + (64 << 20), "{told} {own}");
     }
 
     #[test]
