@@ -52,15 +52,7 @@ impl<O: Os> PageHeap<O> {
             End::Low | End::From(_) => lowest,
             End::High => fit.last_before(pieces.span(index).end()).unwrap_or(lowest),
         };
-        let span = Span::new(start, fit.len);
-        inner.pieces.carve(index, span);
-        inner.out += span.len;
-        inner.loose += 1;
-        drop(inner);
-        if self.misuse.is_on() {
-            self.misuse.check_painted(&self.os, span.start, span.len);
-        }
-        Some(Run { span, unclean: Unclean::all(span), found: Found::Run })
+        Some(self.cut_resident(inner, index, Span::new(start, fit.len)))
     }
 
     /// Takes the shortest piece of resident memory that is as long as `long`; where there is none, the shortest that is as long
@@ -103,7 +95,7 @@ impl<O: Os> PageHeap<O> {
         }
         let pieces = &inner.pieces;
         let index = [long, len].into_iter().find_map(|least| pieces.shortest_from(State::Dirty, least))?;
-        let piece = inner.pieces.span(index);
+        let piece = pieces.span(index);
         let at_end = piece.last_of(len, long);
         let span = match from {
             End::High => at_end,
@@ -115,11 +107,54 @@ impl<O: Os> PageHeap<O> {
         Some(span)
     }
 
+    /// Takes a run of resident memory with as much free behind it as it is long; and before it, where that is to be had, for what
+    /// lies there to grow into.
+    pub(crate) fn take_with_room(&self, fit: Fit) -> Option<Run> {
+        let mut inner = self.enter();
+        if !inner.ensure_spare(&self.os) {
+            return None;
+        }
+        let pieces = &inner.pieces;
+        let roomy = Fit { len: fit.len.checked_mul(2)?, ..fit };
+        let (index, start) = [fit.len, 0].into_iter().find_map(|before| {
+            let index = pieces.shortest_from(State::Dirty, roomy.len.checked_add(before)?)?;
+            let piece = pieces.span(index);
+            Some((index, roomy.lowest_in(Span::between(piece.start + before, piece.end()))?))
+        })?;
+        Some(self.cut_resident(inner, index, Span::new(start, fit.len)))
+    }
+
+    /// Takes a run that lies in a piece of resident memory.
+    fn cut_resident(&self, mut inner: Guard<'_, Inner, O>, index: Index, span: Span) -> Run {
+        inner.pieces.carve(index, span);
+        inner.out += span.len;
+        inner.loose += 1;
+        drop(inner);
+        if self.misuse.is_on() {
+            self.misuse.check_painted(&self.os, span.start, span.len);
+        }
+        Run { span, unclean: Unclean::all(span), found: Found::Run }
+    }
+
+    /// As [`PageHeap::take_slow`], of memory to be written, with as much free on either side as the run is long, which is no less than
+    /// its alignment.
+    pub(crate) fn take_slow_with_room(&self, fit: Fit, reach: usize) -> Option<Run> {
+        debug_assert!(fit.modulus <= fit.len);
+        let roomy = Fit { len: fit.len.checked_mul(3)?, ..fit };
+        self.take_planned(fit, roomy, Wish::Any, reach)
+    }
+
     /// Takes a run, whatever it costs: over pieces of several states, opening or mapping address space,
     /// moving pages in. `None` if the kernel refuses. Pages are moved only under the leading `reach` bytes, since
     /// the rest is not expected to be touched.
     pub(crate) fn take_slow(&self, fit: Fit, wish: Wish, reach: usize) -> Option<Run> {
-        let (mut inner, start) = self.plan_alone(fit, wish, reach)?;
+        self.take_planned(fit, fit, wish, reach)
+    }
+
+    /// As [`PageHeap::take_slow`], in the middle of where `place` fits.
+    fn take_planned(&self, fit: Fit, place: Fit, wish: Wish, reach: usize) -> Option<Run> {
+        let (mut inner, start) = self.plan_alone(place, wish, reach)?;
+        let start = fit.first_from(start + (place.len - fit.len) / 2)?;
         let mut window = inner.claim_window(Span::new(start, fit.len));
         inner.operations += 1;
         let (inner, opened) = self.open_window(inner, &mut window);

@@ -151,3 +151,49 @@ fn results_that_stay_between_releases_do_not_use_up_the_regions() {
     assert!(os.mapped_bytes() < 9 << 30, "{}", os.mapped_bytes());
     finish(&model, kept, true);
 }
+
+/// Columns that grow by a fixed step in turn: each was copied into the first free piece that was long enough for the moment, with
+/// another column behind it again the next time.
+#[test]
+fn columns_that_grow_by_a_fixed_step_are_copied_a_few_times_and_not_at_each() {
+    const STEP: usize = MIB;
+    for (count, longest) in [(3, 64 * MIB), (8, 48 * MIB), (32, 12 * MIB)] {
+        let os = fake_in_short(16 << 30, 0);
+        let model = Model::new(os.clone(), 8 << 30, Config::new());
+        for round in 0..3 {
+            let before = model.cache.snapshot().grown_by_copying;
+            let mut columns: Vec<_> =
+                (0..count).map(|_| model.allocate(layout(STEP), false, 1).unwrap()).collect();
+            for len in (2 * STEP..=longest).step_by(STEP) {
+                for column in &mut columns {
+                    assert!(model.resize(column, len, 0));
+                    os.touch(column.p + len - STEP, STEP);
+                }
+            }
+            model.audit(false);
+            let copies = model.cache.snapshot().grown_by_copying - before;
+            // Up to four times while they are short, and once for each doubling.
+            let most = (4 + (longest / (4 * STEP)).ilog2() as usize) * count;
+            assert!(copies <= most as u64, "{copies} copies of {count} columns in round {round}");
+            columns.into_iter().for_each(|column| model.free(column));
+        }
+        finish(&model, Vec::new(), true);
+    }
+}
+
+/// In the middle of a place for three of them, an alignment longer than the block leads past its end.
+#[test]
+fn columns_of_long_alignment_grow_by_a_fixed_step_where_they_fit() {
+    let model = Model::new(fake_in_short(16 << 30, 0), 8 << 30, Config::new());
+    let layout = Layout::from_size_align(4 * MIB, 64 * MIB).unwrap();
+    let mut columns: Vec<_> = (0..4).map(|_| model.allocate(layout, false, 1).unwrap()).collect();
+    // What lies between them.
+    let between = Layout::from_size_align(48 * MIB, 16 * MIB).unwrap();
+    let walls: Vec<_> = (0..8).map(|_| model.allocate(between, false, 1).unwrap()).collect();
+    for len in (5 * MIB..=100 * MIB).step_by(MIB) {
+        columns.iter_mut().for_each(|column| assert!(model.resize(column, len, 0)));
+    }
+    model.audit(true);
+    columns.extend(walls);
+    finish(&model, columns, true);
+}
