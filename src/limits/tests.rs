@@ -158,20 +158,28 @@ fn too_little_left_presses_even_a_promise() {
 
 /// What is pressed out of 1000 free bytes by what happened in a second, with so much of 100 left, and of the host's 1000.
 fn pressed_by(left: [usize; 2], change: impl FnOnce(&mut Strain)) -> usize {
+    pressed_of(1000, left, change)
+}
+
+/// The same of so many free ones.
+fn pressed_of(free: usize, left: [usize; 2], change: impl FnOnce(&mut Strain)) -> usize {
     let mut limits = limits(None);
     let rooms = [Some((100, left[0])), Some((1000, left[1]))];
     let mut strain = Strain { stalled: [1 << 20, 1 << 30], hits: 77, swapped: Some(1 << 20) };
-    limits.strain(5, strain, rooms, 1000);
+    limits.strain(5, strain, rooms, free);
     change(&mut strain);
-    limits.strain(5 + 1_000_000_000, strain, rooms, 1000);
+    limits.strain(5 + 1_000_000_000, strain, rooms, free);
     limits.pressed()
 }
 
 #[test]
 fn stalls_and_hits_take_half_where_memory_is_tight_and_nothing_where_it_is_not() {
+    // Files that are read run into a limit wherever less is free than they take.
+    for (left, expected) in [(9, 500), (10, 0), (24, 0), (90, 0)] {
+        assert_eq!(pressed_by([left, 10 * left], |s| s.hits += 1), expected);
+    }
     for (left, expected) in [(24, 500), (25, 0), (90, 0)] {
         let both = [left, 10 * left];
-        assert_eq!(pressed_by(both, |s| s.hits += 1), expected);
         for which in [0, 1] {
             assert_eq!(pressed_by(both, |s| s.stalled[which] += 100_000), expected);
             assert_eq!(pressed_by(both, |s| s.stalled[which] += 99_999), 0, "under a tenth of the time");
@@ -191,11 +199,18 @@ fn what_others_wait_for_counts_where_the_host_has_little_left() {
     assert_eq!(pressed_by([90, 0], |s| s.stalled[1] += 900_000), 500);
 }
 
-/// One page that nobody uses was swapped on a host with memory to spare, and hundreds of gigabytes given up.
+/// One page that nobody uses was swapped, and hundreds of gigabytes given up; on a host with memory to spare it was for 16 MiB.
 #[test]
-fn what_more_is_swapped_takes_all_that_is_free_but_a_little_where_there_is_much() {
-    for (left, most) in [(0, 0), (24, 0), (25, SWAPPED_MAX), (100, SWAPPED_MAX)] {
-        let pressed_at = |swapped| pressed_by([left; 2], |s: &mut Strain| s.swapped = Some(swapped));
+fn what_more_is_swapped_takes_all_that_is_free_but_a_little_or_a_part_of_it_where_there_is_much() {
+    let much = 1 << 30;
+    for (left, free, most) in [
+        (0, 1000, SWAPPED_MAX),
+        (24, much, SWAPPED_MAX),
+        (25, 1000, SWAPPED_MAX),
+        (25, much, much / SWAPPED_SHARE),
+        (100, much, much / SWAPPED_SHARE),
+    ] {
+        let pressed_at = |swapped| pressed_of(free, [left; 2], |s: &mut Strain| s.swapped = Some(swapped));
         assert_eq!(pressed_at((1 << 20) + most), 0);
         assert_eq!(pressed_at((1 << 20) + most + 4096), usize::MAX);
         assert_eq!(pressed_at((1 << 20) - 4096), 0);
@@ -220,10 +235,11 @@ fn seconds_pressed(each: &[(Option<usize>, usize)]) -> Vec<usize> {
 fn what_is_swapped_little_by_little_counts_once_it_is_much() {
     let each: Vec<_> = (0..40).map(|second| (Some(second << 20), 90)).collect();
     assert_eq!(seconds_pressed(&each), [17, 34]);
-    // What was swapped long ago is no reason once memory is tight; what is swapped then is.
+    // What was swapped long ago is no reason once memory is tight; what is swapped then is, once it is much with it.
     let before = (Some(5 << 20), 90);
     let tight = (Some(5 << 20), 10);
-    assert_eq!(seconds_pressed(&[(Some(0), 90), before, tight, tight, (Some(6 << 20), 10), tight]), [4]);
+    let more = (Some((16 << 20) + 4096), 10);
+    assert_eq!(seconds_pressed(&[(Some(0), 90), before, tight, tight, more, more, tight]), [4]);
     // Nor is what could not be read for once.
     assert_eq!(seconds_pressed(&[before, (None, 10), tight, (None, 90), before]), [0; 0]);
 }
