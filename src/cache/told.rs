@@ -48,9 +48,11 @@ impl<O: Os> Cache<O> {
         }
         limits.allocated(0, level.out_max, level.out);
         let (excess, keep, unit) = self.too_much(&limits, &level);
+        // A ceiling is hard. Of a peak that is forgotten no less goes than has come.
+        let most = if limits.ceiling().is_some() { excess } else { excess.min(fresh.saturating_add(SLICE)) };
         drop(limits);
-        if excess > 0 {
-            self.heap.purge_to(keep, excess, unit);
+        if most > 0 {
+            self.heap.purge_to(keep, most, unit);
         }
     }
 

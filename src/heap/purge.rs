@@ -22,6 +22,9 @@ pub(crate) enum Unit {
 /// ones, which come last.
 const TRIES: usize = 32;
 
+/// The most that one call purges, in bytes: it holds what others wait for who map or move, 3 ms in huge pages and 100 in small ones.
+const CALL_MAX: usize = 1 << 30;
+
 /// Above all pieces: none has been passed over.
 pub(super) const NOTHING_YET: (usize, usize) = (usize::MAX, usize::MAX);
 
@@ -55,7 +58,7 @@ impl<O: Os> PageHeap<O> {
             let mut below = (usize::MAX, usize::MAX);
             while done < excess && !refused {
                 let mut inner = self.enter();
-                let most = (excess - done).min(inner.over(keep));
+                let most = (excess - done).min(inner.over(keep)).min(CALL_MAX);
                 let Some(span) = inner.claim_longest(state, &mut below, most, unit, &self.os) else {
                     break;
                 };

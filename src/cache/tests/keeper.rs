@@ -2,12 +2,13 @@
 
 use std::alloc::Layout;
 
-use super::fake;
 use super::model::{Live, Model};
 use super::ops::finish;
+use super::{fake, fake_in_short};
 use crate::cache::keeper::{Rest, Watch};
 use crate::config::Config;
-use crate::os::fake::Fake;
+use crate::heap::Unit;
+use crate::os::fake::{Call, Fake};
 use crate::os::{CHUNK, Room};
 
 const MIB: usize = 1 << 20;
@@ -85,7 +86,7 @@ fn pressure_is_heard_in_silence() {
         model.os().set_room(Some(Room { limit: 1000 * MIB, left: 20 * MIB }));
         run(&model, &mut watch, 1);
         assert!(model.cache.cached_bytes() <= 70 * MIB);
-        model.os().set_strain(|strain| *strain.swapped.get_or_insert(0) += 1 << 20);
+        model.os().set_strain(|strain| *strain.swapped.get_or_insert(0) += 17 * MIB);
         run(&model, &mut watch, 2);
         assert_eq!(model.cache.cached_bytes(), 0);
         finish(&model, Vec::new(), true);
@@ -108,5 +109,34 @@ fn with_nothing_to_do_it_sleeps_until_it_is_woken() {
     assert_ne!(model.cache.keep_once(&mut watch), Rest::UntilWoken);
     model.cache.release();
     assert_eq!(model.cache.keep_once(&mut watch), Rest::UntilWoken);
+    finish(&model, Vec::new(), true);
+}
+
+/// One that missed gave back the whole of a peak that was forgotten a moment ago: 10 s for 100 GiB in small pages.
+#[test]
+fn no_request_gives_back_much_more_of_a_forgotten_peak_than_it_faults_in() {
+    let model = cached(Config::new());
+    for _ in 0..2 {
+        model.cache.limits.lock(model.os()).aged(0, 0);
+        model.cache.heap.begin_window();
+    }
+    let kept = model.cache.cached_bytes();
+    model.cache.fresh_slow(2 * CHUNK);
+    assert_eq!(kept - model.cache.cached_bytes(), 64 * MIB + 2 * CHUNK);
+    finish(&model, Vec::new(), true);
+}
+
+/// A call that purges holds the address space, which nobody maps in or moves in meanwhile.
+#[test]
+fn no_call_gives_back_more_than_a_gigabyte() {
+    let os = fake_in_short(8 << 30, 0);
+    let model = Model::new(os.clone(), 4 << 30, Config::new());
+    let layout = Layout::from_size_align(2 << 30, 8).unwrap();
+    let loud = (0..).find(|&seed| !model.writes_nothing(seed)).unwrap();
+    let block = model.allocate(layout, false, loud).unwrap();
+    model.free(block);
+    os.reset_calls();
+    let purged = model.cache.heap.purge(usize::MAX, Unit::Chunks);
+    assert_eq!((purged >> 30, os.calls(Call::Purge)), (2, 3));
     finish(&model, Vec::new(), true);
 }

@@ -235,7 +235,7 @@ fn whatever_the_kernel_does_without_is_given_up_before_it_must_take_it() {
         os.set_room(Some(Room { limit: 1000 * MIB, left: 500 * MIB }));
         os.set_strain(|s| s.hits += 1);
         assert_eq!(look(), kept, "page cache runs into a limit, and half of it is left");
-        os.set_room(Some(Room { limit: 1000 * MIB, left: 200 * MIB }));
+        os.set_room(Some(Room { limit: 1000 * MIB, left: 90 * MIB }));
         os.set_strain(|s| s.hits += 1);
         let halved = look();
         assert!(halved <= kept / 2 + 2 * MIB && halved >= kept / 3, "{} KiB of {}", halved / KIB, kept / KIB);
@@ -244,14 +244,14 @@ fn whatever_the_kernel_does_without_is_given_up_before_it_must_take_it() {
         let quarter = look();
         assert!(quarter <= halved / 2 + 2 * MIB, "{} KiB of {}", quarter / KIB, halved / KIB);
         os.set_room(None);
-        os.set_strain(|s| *s.swapped.get_or_insert(0) += 4096);
+        os.set_strain(|s| *s.swapped.get_or_insert(0) += 17 * MIB);
         // But for the blocks that made the look happen.
         let left = look();
         assert!(left <= 2 * MIB, "{} KiB", left / KIB);
         // While the kernel goes on swapping, what comes back goes again.
         let blocks: Vec<Live> = (0..12).map(|_| touched(&model, 8 * MIB)).collect();
         blocks.into_iter().for_each(|live| model.free(live));
-        os.set_strain(|s| *s.swapped.get_or_insert(0) += 4096);
+        os.set_strain(|s| *s.swapped.get_or_insert(0) += 17 * MIB);
         assert!(look() <= 2 * MIB);
         finish(&model, Vec::new(), true);
     }
