@@ -1,5 +1,7 @@
 //! `RLIMIT_MEMLOCK` in both policies, as an ordinary process meets it.
 
+use std::io::Read;
+
 #[path = "secret_support/child.rs"]
 mod child;
 #[path = "secret_support/memlock.rs"]
@@ -103,6 +105,37 @@ fn a_limit_that_changes_meanwhile() {
         assert_eq!(early.status().get(Measure::MemoryLock), State::InForce, "what is locked stays locked");
         assert!(limit_locked_memory(8 * page() as u64));
         assert!(SecretBuf::with_protection(4 * page(), STRICT).unwrap().status().all_in_force());
+    });
+}
+
+fn read(bytes: u64) -> SecretBuf {
+    SecretBuf::read_to_end(std::io::repeat(1).take(bytes), 1 << 30).unwrap()
+}
+
+/// The bytes lie on 1 MiB, then on 2, and at last on 1.25.
+#[test]
+fn the_status_of_what_is_read_is_that_of_all_pages_it_lay_on() {
+    const TEST: &str = "the_status_of_what_is_read_is_that_of_all_pages_it_lay_on";
+    limited(TEST, 7 << 18, || {
+        let secret = read(5 << 18);
+        let State::Refused(why) = secret.status().get(Measure::MemoryLock) else { panic!("2 MiB fit") };
+        assert_eq!(why.locked_bytes_allowed(), Some(7 << 18));
+        assert!(read(0).status().all_in_force(), "no bytes were anywhere");
+    });
+}
+
+#[test]
+fn what_is_read_is_locked_if_the_limit_holds_it_but_not_what_it_outgrew() {
+    const TEST: &str = "what_is_read_is_locked_if_the_limit_holds_it_but_not_what_it_outgrew";
+    limited(TEST, 13 << 17, || {
+        let secret = read(3 << 18);
+        assert!(secret.status().all_in_force(), "{}", secret.status());
+        assert!(SecretBuf::with_protection(1 << 20, STRICT).is_err(), "the lock is there, and counts");
+        assert!(SecretBuf::with_protection(7 << 17, STRICT).is_ok());
+        drop(secret);
+        assert!(limit_locked_memory(11 << 18));
+        let status = read(5 << 18).status();
+        assert!(status.all_in_force(), "2 MiB fit once 1 is gone, and 1.25 once 2 are:\n{status}");
     });
 }
 

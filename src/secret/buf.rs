@@ -95,6 +95,18 @@ impl SecretBuf {
         }
     }
 
+    /// Takes the place of `old`, which is dropped, and whose bytes this one has now if `has_bytes`.
+    pub(super) fn succeed(&mut self, old: Self, has_bytes: bool) {
+        let earlier = old.status();
+        drop(old);
+        if let Home::Own(region) = &mut self.home {
+            region.lock_again();
+            if has_bytes {
+                region.carry(earlier);
+            }
+        }
+    }
+
     /// Zeroes the bytes now; the secret stays usable.
     ///
     /// # Panics

@@ -181,7 +181,9 @@ impl SecretBuf {
     /// [`BufReader`](std::io::BufReader) or [`Stdin`](std::io::Stdin), whose descriptor can be had as a
     /// `File` by `stdin().as_fd().try_clone_to_owned()`.
     ///
-    /// The secret has the standard protection, as from [`new`](Self::new).
+    /// The secret has the standard protection, as from [`new`](Self::new). Its [`status`](Self::status) shows as refused what was
+    /// refused for any pages that bytes lay on. Where the limit holds the lock of the old pages or of the new ones but not of both,
+    /// the new ones are unlocked while the bytes are copied, and locked once the old ones are gone.
     ///
     /// # Errors
     /// What the reader returns; [`FileTooLarge`](io::ErrorKind::FileTooLarge) if it gives more than `at_most`
@@ -224,6 +226,7 @@ impl SecretBuf {
     fn resized(self, len: usize, keep: usize) -> Result<Self, MapFailed> {
         let mut other = Self::new(len)?;
         other.as_mut_slice()[..keep].copy_from_slice(&self.as_slice()[..keep]);
+        other.succeed(self, keep > 0);
         Ok(other)
     }
 }

@@ -12,7 +12,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicI32, Ordering};
 
 use super::protection::{Measure, Policy, Protection};
-use super::status::Status;
+use super::status::{State, Status};
 use crate::MapFailed;
 use crate::error::{Errno, Obstacle};
 use crate::os::private::{Access, Advice, Backing, Guarded, page_size, why_not_locked};
@@ -155,6 +155,18 @@ impl Region {
         }
         self.status.refuse(measure, errno, obstacle);
         Ok(())
+    }
+
+    /// Locks pages that were refused it, now that others have let go of theirs.
+    pub(super) fn lock_again(&mut self) {
+        if matches!(self.status.get(Measure::MemoryLock), State::Refused(_)) && self.map.lock().is_ok() {
+            self.status.grant(Measure::MemoryLock);
+        }
+    }
+
+    /// Has the status show what was refused of `earlier` pages of the same bytes.
+    pub(super) fn carry(&mut self, earlier: Status) {
+        self.status.carry(earlier);
     }
 
     pub(super) fn start(&self) -> NonNull<u8> {

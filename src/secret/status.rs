@@ -120,6 +120,21 @@ impl Status {
         }
     }
 
+    /// A measure that had been refused is in force after all.
+    pub(super) fn grant(&mut self, measure: Measure) {
+        self.states[measure as usize] = Code::InForce;
+    }
+
+    /// What was refused of `earlier` is refused here too.
+    pub(super) fn carry(&mut self, earlier: Self) {
+        for (state, was) in self.states.iter_mut().zip(earlier.states) {
+            if *state == Code::InForce && matches!(was, Code::Refused(_)) {
+                *state = was;
+                self.limit = self.limit.or(earlier.limit);
+            }
+        }
+    }
+
     pub(super) fn lose(&mut self, measure: Measure) {
         let state = &mut self.states[measure as usize];
         if *state == Code::InForce {
