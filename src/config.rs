@@ -268,11 +268,12 @@ pub(crate) struct Settings {
     pub(crate) background: bool,
 }
 
-/// Says what is in force, and calls `report` with a line (in parts) for each value that cannot be read.
+/// Says what is in force, and calls `report` with a line (in parts) for each value that cannot be read, and without a variable for
+/// one that there is not.
 pub(crate) fn resolve(
     config: &Config,
     environment: &Variables,
-    report: &mut dyn FnMut(Variable, &[&str]),
+    report: &mut dyn FnMut(Option<Variable>, &[&str]),
 ) -> Settings {
     let mut settings = Settings {
         cache_bytes: config.cache_bytes,
@@ -296,8 +297,15 @@ pub(crate) fn resolve(
         if !understood {
             let shown = value.shown();
             let [wants, instead] = complaint(variable, &settings);
-            report(variable, &["zk-nalloc: ", variable.name(), "=\"", shown.as_str(), "\" ", wants, instead]);
+            let name = variable.name();
+            report(Some(variable), &["zk-nalloc: ", name, "=\"", shown.as_str(), "\" ", wants, instead]);
         }
+    }
+    if let Some(name) = environment.unknown() {
+        report(
+            None,
+            &["zk-nalloc: ", name.shown().as_str(), ": there is no such variable; it changes nothing"],
+        );
     }
     settings
 }

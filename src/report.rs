@@ -41,8 +41,15 @@ pub fn report() -> String {
 
 /// Has the process report at its end if the environment asks for it. Once in a process, in its first large request.
 pub(crate) fn arm() {
-    let mut said = Head::new();
-    read(REPORT, &mut |byte| said.push(byte));
+    let (mut said, mut signals) = (Head::new(), Head::new());
+    let mut push = (|byte| said.push(byte), |byte| signals.push(byte));
+    let mut finds = [Find::new(REPORT, &mut push.0), Find::new(SIGNALS, &mut push.1)];
+    Linux.environment(&mut |piece| finds.iter_mut().for_each(|find| find.feed(piece)));
+    let at_signals = variable::switch(signals.bytes());
+    if at_signals.is_none() {
+        let shown = signals.shown();
+        Linux.say(&["zk-nalloc: ", SIGNALS, "=\"", shown, "\" is none of 0, 1; taken instead: 0"]);
+    }
     match said.wish() {
         Wish::Nowhere => return,
         Wish::Unclear => {
@@ -63,23 +70,12 @@ pub(crate) fn arm() {
     if os::at_exit(at_exit).is_err() {
         Linux.say(&["zk-nalloc: ", REPORT, ": there will be no report: libc keeps no more exit handlers"]);
     }
-    let mut signals = Head::new();
-    read(SIGNALS, &mut |byte| signals.push(byte));
-    match variable::switch(signals.bytes()) {
-        Some(false) => {}
-        Some(true) => {
-            if os::at_signals(at_signal).is_err() {
-                Linux.say(&[
-                    "zk-nalloc: ",
-                    SIGNALS,
-                    ": there will be no report at signals: no thread could be started",
-                ]);
-            }
-        }
-        None => {
-            let shown = signals.shown();
-            Linux.say(&["zk-nalloc: ", SIGNALS, "=\"", shown, "\" is none of 0, 1; taken instead: 0"]);
-        }
+    if at_signals == Some(true) && os::at_signals(at_signal).is_err() {
+        Linux.say(&[
+            "zk-nalloc: ",
+            SIGNALS,
+            ": there will be no report at signals: no thread could be started",
+        ]);
     }
 }
 

@@ -134,6 +134,12 @@ fn what_cannot_be_read_or_written_is_one_line() {
             "zk-nalloc: ZK_NALLOC_REPORT_SIGNALS=\"TERM\" is none of 0, 1; taken instead: 0",
             true,
         ),
+        (
+            "unclear signals, and no report",
+            &[("ZK_NALLOC_REPORT_SIGNALS", "on")],
+            "zk-nalloc: ZK_NALLOC_REPORT_SIGNALS=\"on\" is none of 0, 1; taken instead: 0",
+            false,
+        ),
     ] {
         let Some(ended) = child(TEST, label, environment, work) else { continue };
         ended.assert_well();

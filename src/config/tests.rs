@@ -118,6 +118,13 @@ fn a_value_too_long_to_keep_is_cut_in_the_report_and_never_read() {
 }
 
 #[test]
+fn a_name_that_is_no_variable_is_one_line() {
+    let (settings, lines) = resolved(Config::new(), "ZK_NALLOC_WIPE_ONFREE=1\0ZK_NALLOC_CACHE=4G\0");
+    assert_eq!(settings, resolved(Config::new(), "").0);
+    assert_eq!(lines, ["zk-nalloc: ZK_NALLOC_WIPE_ONFREE: there is no such variable; it changes nothing"]);
+}
+
+#[test]
 fn glibc_is_tuned_beside_another_small_side_only_where_that_is_said() {
     let tunes = |config: Config| resolved(config, "").0.tune_glibc;
     let said = [Config::new(), Config::new().tune_glibc(true), Config::new().tune_glibc(false)];

@@ -7,7 +7,7 @@
 //! Invariants: the first entry of a name counts, as with `getenv`; a value is kept up to [`VALUE_MAX`] bytes
 //! and known to be longer; cutting the stream elsewhere changes nothing. Never allocates, never panics.
 
-/// The longest value that can mean anything is 20 digits and a letter; the rest is kept to be shown.
+/// The longest value that can mean anything is 20 digits and a letter, the longest name has 24; the rest is kept to be shown.
 const VALUE_MAX: usize = 48;
 
 /// A variable of ours.
@@ -45,7 +45,7 @@ impl Variable {
     }
 }
 
-/// The value of a variable, cut at [`VALUE_MAX`] bytes.
+/// The value of a variable, or a name, cut at [`VALUE_MAX`] bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value {
     bytes: [u8; VALUE_MAX],
@@ -68,12 +68,16 @@ impl Value {
         self.bytes.get(..self.len)
     }
 
+    /// The value, or what is kept of it.
+    fn kept(&self) -> &[u8] {
+        self.whole().unwrap_or(&self.bytes)
+    }
+
     /// The value as it may be written to a terminal: printable ASCII, the rest as question marks.
     pub(super) fn shown(&self) -> Shown {
         let mut text = [b'?'; SHOWN_MAX];
-        let kept = self.bytes.get(..self.len).unwrap_or(&self.bytes);
         let mut len = 0;
-        for (place, &byte) in text.iter_mut().zip(kept) {
+        for (place, &byte) in text.iter_mut().zip(self.kept()) {
             if byte == b' ' || (byte.is_ascii_graphic() && byte != b'"') {
                 *place = byte;
             }
@@ -103,42 +107,56 @@ impl Shown {
     }
 }
 
+/// What the names of all our variables begin with.
+const OURS: &[u8] = b"ZK_NALLOC_";
+
+/// Those that are read elsewhere: each is a path, or goes with one.
+const ELSEWHERE: [&[u8]; 3] = [b"ZK_NALLOC_TRACE", b"ZK_NALLOC_REPORT", b"ZK_NALLOC_REPORT_SIGNALS"];
+
+/// What the names of variables begin with that tests read.
+const TESTS: &[u8] = b"ZK_NALLOC_TEST_";
+
 /// The variables of ours that an environment holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Variables {
     values: [Option<Value>; COUNT],
+    unknown: Option<Value>,
 }
 
 impl Variables {
     pub(crate) fn get(&self, variable: Variable) -> Option<&Value> {
         self.values.get(variable as usize)?.as_ref()
     }
+
+    /// The first name that begins as ours do and is none of them: misspelt, or another version's.
+    pub(super) fn unknown(&self) -> Option<&Value> {
+        self.unknown.as_ref()
+    }
 }
 
 /// Where in an entry the stream is.
 #[derive(Clone, Copy, Debug)]
 enum At {
-    /// `len` bytes into a name; the variables in `candidates` (as bits) begin with them.
-    Name { len: usize, candidates: u8 },
+    Name,
     /// In the value of a variable of ours.
     Value(Variable),
-    /// In an entry that is none of ours.
+    /// In the value of any other.
     Other,
 }
-
-const START: At = At::Name { len: 0, candidates: u8::MAX };
 
 /// Looks an environment through as it streams past.
 #[derive(Debug)]
 pub(crate) struct Scan {
     found: Variables,
-    value: Value,
+    /// What there is so far of the name or the value that the stream is in.
+    text: Value,
     at: At,
 }
 
 impl Scan {
     pub(crate) const fn new() -> Self {
-        Self { found: Variables { values: [None; COUNT] }, value: Value::EMPTY, at: START }
+        let found = Variables { values: [None; COUNT], unknown: None };
+        Self { found, text: Value::EMPTY, at: At::Name }
     }
 
     /// Takes the next piece of the stream.
@@ -146,8 +164,8 @@ impl Scan {
         for &byte in piece {
             match (self.at, byte) {
                 (_, 0) => self.end_entry(),
-                (At::Name { len, candidates }, _) => self.at = self.name(len, candidates, byte),
-                (At::Value(_), _) => self.value.push(byte),
+                (At::Name, b'=') => self.end_name(),
+                (At::Name | At::Value(_), _) => self.text.push(byte),
                 (At::Other, _) => {}
             }
         }
@@ -164,25 +182,24 @@ impl Scan {
             && let Some(place) = self.found.values.get_mut(variable as usize)
             && place.is_none()
         {
-            *place = Some(self.value);
+            *place = Some(self.text);
         }
-        self.at = START;
+        self.text = Value::EMPTY;
+        self.at = At::Name;
     }
 
-    /// Where the stream is after one more byte of a name.
-    fn name(&mut self, len: usize, candidates: u8, byte: u8) -> At {
-        let mut left = 0;
-        for variable in Variable::ALL.into_iter().filter(|v| candidates & v.bit() != 0) {
-            match variable.name().as_bytes().get(len) {
-                Some(&expected) if expected == byte => left |= variable.bit(),
-                None if byte == b'=' => {
-                    self.value = Value::EMPTY;
-                    return At::Value(variable);
-                }
-                _ => {}
-            }
+    fn end_name(&mut self) {
+        let name = core::mem::replace(&mut self.text, Value::EMPTY);
+        let is = |v: &Variable| name.whole() == Some(v.name().as_bytes());
+        self.at = Variable::ALL.into_iter().find(is).map_or(At::Other, At::Value);
+        let is_known = || name.kept().starts_with(TESTS) || ELSEWHERE.contains(&name.kept());
+        if matches!(self.at, At::Other)
+            && self.found.unknown.is_none()
+            && name.kept().starts_with(OURS)
+            && !is_known()
+        {
+            self.found.unknown = Some(name);
         }
-        if left == 0 { At::Other } else { At::Name { len: len + 1, candidates: left } }
     }
 }
 
@@ -236,6 +253,25 @@ mod tests {
             assert_eq!(value.shown().as_str().ends_with("..."), len > VALUE_MAX);
             assert!(value.shown().as_str().len() <= SHOWN_MAX);
         }
+    }
+
+    #[test]
+    fn the_first_name_that_is_nearly_one_of_ours_is_known() {
+        let unknown = |environment: &[u8], piece: usize| {
+            let mut scan = Scan::new();
+            environment.chunks(piece).for_each(|piece| scan.feed(piece));
+            scan.finish().unknown().map(|name| name.shown().as_str().to_owned())
+        };
+        let environment = b"ZK_NALLOC_THP=never\0ZK_NALLOC_TRACE=t\0ZK_NALLOC_REPORT=1\0ZK_NALLOC_REPORT_SIGNALS=1\0\
+            ZK_NALLOC_TEST_X=1\0ZK_NALLOC_NO_VALUE\0A=ZK_NALLOC_B=1\0XZK_NALLOC_C=1\0ZK_NALLOC=1\0zk_nalloc_thp=1\0";
+        let misspelt = [&environment[..], b"ZK_NALLOC_WIPE_ONFREE=1\0ZK_NALLOC_CACHE=4G\0"].concat();
+        for piece in 1..=misspelt.len() {
+            assert_eq!(unknown(environment, piece), None);
+            assert_eq!(unknown(&misspelt, piece), some("ZK_NALLOC_WIPE_ONFREE"));
+        }
+        assert_eq!(unknown(b"ZK_NALLOC_THP\x1b[31m=1", 9), some("ZK_NALLOC_THP?[31m"));
+        let long = [b"ZK_NALLOC_THP".to_vec(), vec![b'P'; 100], b"=never".to_vec()].concat();
+        assert!(unknown(&long, 64).unwrap().ends_with("PPP..."));
     }
 
     #[test]

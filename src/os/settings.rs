@@ -42,9 +42,12 @@ impl Facts {
     }
 }
 
-/// Which variables have been reported: bits of [`Variable::bit`].
+/// Which variables have been reported: bits of [`Variable::bit`], and [`NONE`] for one that there is not.
 #[derive(Debug)]
 pub(crate) struct Reported(AtomicU8);
+
+const NONE: u8 = 1 << 7;
+const _: () = assert!(Variable::ALL.len() <= 7);
 
 impl Reported {
     pub(crate) const fn new() -> Self {
@@ -52,9 +55,10 @@ impl Reported {
     }
 
     /// Whether this is the first report of `variable`.
-    fn first(&self, variable: Variable) -> bool {
+    fn first(&self, variable: Option<Variable>) -> bool {
+        let bit = variable.map_or(NONE, Variable::bit);
         // Relaxed: one bit decides one report; nothing else is published by it.
-        self.0.fetch_or(variable.bit(), Ordering::Relaxed) & variable.bit() == 0
+        self.0.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 }
 
@@ -71,7 +75,7 @@ pub(crate) fn settings<O: Os>(config: &Config, os: &O, reported: &Reported) -> S
     })
 }
 
-fn resolved<O: Os>(config: &Config, os: &O, report: &mut dyn FnMut(Variable, &[&str])) -> Settings {
+fn resolved<O: Os>(config: &Config, os: &O, report: &mut dyn FnMut(Option<Variable>, &[&str])) -> Settings {
     let mut scan = Scan::new();
     os.environment(&mut |piece| scan.feed(piece));
     config::resolve(config, &scan.finish(), report)
@@ -110,9 +114,9 @@ pub(crate) fn huge() -> Huge {
 
 #[cold]
 fn huge_slow() -> Huge {
-    // Only the variable asked about is reported: what the others come to is for the global allocator to say.
+    // Of the variables only the one asked about is reported: what the others come to is for the global allocator to say.
     let settings = resolved(&Config::new(), &Linux, &mut |variable, line| {
-        if variable == Variable::Thp && REPORTED.first(variable) {
+        if matches!(variable, None | Some(Variable::Thp)) && REPORTED.first(variable) {
             Linux.say(line);
         }
     });

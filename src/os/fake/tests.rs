@@ -288,9 +288,9 @@ fn settings_come_through_the_kernel_and_are_reported_once() {
     use crate::config::{Config, Moves, Thp};
     use crate::os::{Reported, settings};
     let os = Fake::new(CHUNK);
-    os.set_environment(&["ZK_NALLOC_MOVES=never", "ZK_NALLOC_THP=12cats"]);
+    os.set_environment(&["ZK_NALLOC_MOVES=never", "ZK_NALLOC_THP=12cats", "ZK_NALLOC_CACHE=4G"]);
     let reported = Reported::new();
-    for lines in [1, 0] {
+    for lines in [2, 0] {
         let settings = settings(&Config::new().thp(Thp::Always), &os, &reported);
         assert_eq!((settings.moves, settings.thp), (Moves::Never, Thp::Always));
         assert_eq!(os.said().len(), lines);

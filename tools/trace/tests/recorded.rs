@@ -13,7 +13,7 @@ use zk_nalloc_trace::{Deed, Outcome, Story, Trace, pack, picture};
 #[global_allocator]
 static GLOBAL: NAlloc = NAlloc::new();
 
-const CHILD: &str = "ZK_NALLOC_TRACE_TEST_CHILD";
+const CHILD: &str = "ZK_NALLOC_TEST_CHILD";
 
 /// What the child does: 40 MiB in blocks of two threads, one of which grows, one that is barely touched.
 fn work() {
