@@ -41,9 +41,11 @@ pub(crate) enum Obstacle {
     Entropy,
 }
 
-/// How a host lets a process lock more memory.
+/// How a host lets a process lock more memory. A capability of the program's file makes the process one that reads no variables
+/// (`AT_SECURE`), wiping included; an ambient one does not.
 pub(crate) const RAISE_MEMLOCK: &str = "raise it with `ulimit -l`, `LimitMEMLOCK=` (systemd) or \
-                                        `--ulimit memlock=` (containers), or grant CAP_IPC_LOCK";
+                                        `--ulimit memlock=` (containers), or grant CAP_IPC_LOCK \
+                                        (AmbientCapabilities=; setcap turns ZK_NALLOC_ variables off)";
 
 /// The kernel refused to map memory, a measure that protects it, or random bytes to fill it with; or the size asked for cannot
 /// exist.

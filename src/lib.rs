@@ -38,7 +38,8 @@
 //! Read once, at the first large request: `ZK_NALLOC_WIPE_ON_FREE` and `ZK_NALLOC_CHECKED` at the first free or resize of a small block
 //! if that comes first, `ZK_NALLOC_THP` likewise when an arena first asks for huge pages. They win over [`Config`]. An invalid value is
 //! reported in one line on standard error, and what the code says applies, or the default; so is the first other name that begins
-//! with `ZK_NALLOC_` (`ZK_NALLOC_TEST_` is for tests). Programs with raised privileges (`AT_SECURE`) read none.
+//! with `ZK_NALLOC_` (`ZK_NALLOC_TEST_` is for tests). Programs with raised privileges
+//! (`AT_SECURE`: set-user-ID, capabilities of the file, but not ambient ones) read none, and do not say so.
 //!
 //! | variable | values | what it decides |
 //! |---|---|---|
