@@ -59,6 +59,11 @@ static AT_LOAD: extern "C" fn() = {
     at_load
 };
 
+/// Whether a [`NAlloc`] has started the engine or taken back a small block.
+pub(crate) fn has_served() -> bool {
+    ENGINE.has_started() || small::has_freed()
+}
+
 /// Starts the thread that sees to the engine while nobody allocates.
 fn start_keeper() -> bool {
     extern "C" fn keep(_: *mut c_void) -> *mut c_void {

@@ -12,7 +12,7 @@ use std::num::NonZero;
 use std::thread;
 
 use crate::config::{LARGE_FROM, LARGE_FROM_MAX};
-use crate::global::ENGINE;
+use crate::global::{ENGINE, has_served};
 use crate::heap::Span;
 use crate::sync::process::{AtomicUsize, Ordering};
 
@@ -62,6 +62,9 @@ pub fn prefault(bytes: usize) -> usize {
 /// ```
 pub fn prefault_with(bytes: usize, mut progress: impl FnMut(usize, usize)) -> usize {
     start();
+    if !ENGINE.has_started() {
+        return 0;
+    }
     let wanted = ENGINE.ahead_of(bytes);
     let mut ahead = Ahead { runs: [Span::new(0, 0); RUNS], count: 0, is_in: false };
     while ahead.bytes() < wanted && ahead.count < RUNS {
@@ -74,6 +77,13 @@ pub fn prefault_with(bytes: usize, mut progress: impl FnMut(usize, usize)) -> us
 
 /// Has the engine start, which the first large request does: only that knows the configuration of the program.
 fn start() {
+    // A short block tells who serves it. Long ones that another allocator served would change it: glibc keeps more for good.
+    if !ENGINE.has_started() {
+        request(Layout::new::<u8>());
+    }
+    if !has_served() {
+        return;
+    }
     let longer = |bytes: &usize| (*bytes < LARGE_FROM_MAX).then(|| (*bytes * 16).min(LARGE_FROM_MAX));
     for bytes in iter::successors(Some(LARGE_FROM), longer) {
         if !ENGINE.has_started()

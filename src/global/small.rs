@@ -25,6 +25,12 @@ const NOT_CHECKED: u8 = 1 << 2;
 const WIPES: u8 = 1 << 3;
 const WIPES_NOT: u8 = 1 << 4;
 
+/// Whether any was freed or resized.
+pub(super) fn has_freed() -> bool {
+    // Relaxed: the byte says everything.
+    SAID.load(Ordering::Relaxed) != UNKNOWN
+}
+
 /// Whether a small block goes straight to the small side: neither the code nor the environment asks for more.
 #[inline]
 pub(super) fn is_plain(config: &Config) -> bool {
