@@ -156,8 +156,8 @@ impl Stats {
         self.snapshot.ahead
     }
 
-    /// How many page faults did not happen, about: what large requests asked for, less what was handed out untouched, in
-    /// the pages in which an allocator that gives every freed block back, and no advice, would have faulted it. Those are
+    /// How many page faults did not happen, about: what large requests asked for, less what was handed out untouched
+    /// or faulted in by [`prefault`](crate::prefault()), in the pages in which an allocator that gives every freed block back, and no advice, would have faulted it. Those are
     /// huge pages where the host gives them to all, else the kernel's own. An upper bound, since blocks may
     /// be touched in part.
     #[must_use]
@@ -165,7 +165,7 @@ impl Stats {
         let s = &self.snapshot;
         match s.fault_unit {
             0 => 0,
-            unit => s.allocated.saturating_sub(s.fresh + s.left_to_threads) / unit as u64,
+            unit => s.allocated.saturating_sub(s.fresh + s.left_to_threads + s.ahead) / unit as u64,
         }
     }
 

@@ -10,10 +10,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::{Ended, child};
-use zk_nalloc::{NAlloc, phase_named, report};
+use zk_nalloc::{NAlloc, phase_named, prefault, report};
 
 #[global_allocator]
 static GLOBAL: NAlloc = NAlloc::new();
@@ -107,6 +107,27 @@ fn into_a_file_with_the_number_of_the_process() {
         assert!(files.len() == 1 && name.contains("with blanks % ") && !name.contains("%p"), "{files:?}");
         assert_page(&fs::read_to_string(&files[0]).unwrap(), "at its end");
         fs::remove_dir_all(&folder).unwrap();
+    }
+}
+
+/// The page took the faults of prefault for somebody else's, and for such as had not happened.
+#[test]
+fn what_is_faulted_in_ahead_is_the_large_sides() {
+    let environment = [ON[0], ("ZK_NALLOC_THP", "never")];
+    let ended = child("what_is_faulted_in_ahead_is_the_large_sides", "child", &environment, || {
+        assert!(prefault(512 << 20) >= 512 << 20);
+        let block = vec![1_u8; 480 << 20];
+        // Of less time nothing is said.
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(400) {
+            std::hint::black_box(&block[..1 << 20]).iter().for_each(|&b| assert_eq!(b, 1));
+        }
+    });
+    if let Some(ended) = ended {
+        ended.assert_well();
+        let said = said(&ended);
+        assert!(said.contains("advice") && !said.contains("Too little has happened"), "{said}");
+        assert!(!said.contains("are not the large side's") && !said.contains("page faults more"), "{said}");
     }
 }
 

@@ -66,9 +66,10 @@ fn seen(
     let huge = huge(footprint, facts);
     let is_huge = matches!(huge, Huge::Share(Some(share)) if share >= 0.5);
     let faults = usage.minor + usage.major;
-    // What was handed out untouched, in the pages that it was faulted in by, as far as there were so many faults.
+    // What was handed out untouched or faulted in ahead, in the pages that it was faulted in by, as far as there were so many faults.
     let unit = if is_huge { facts.huge_page.max(facts.page) } else { facts.page } as u64;
-    let ours = (stats.fresh_bytes() / unit).min(faults);
+    let faulted_in = stats.fresh_bytes() + stats.prefaulted_bytes();
+    let ours = (faulted_in / unit).min(faults);
     // Of these, zeros that all threads make are no faults too many.
     let zeros = (stats.zeroed_by_all_threads_bytes() / unit).min(ours);
     let [small, large] = costs;
@@ -89,7 +90,7 @@ fn seen(
         faults,
         our_faults: ours,
         fault_cost: seconds(cost),
-        avoided: sure.saturating_sub(stats.fresh_bytes()) / host_unit,
+        avoided: sure.saturating_sub(faulted_in) / host_unit,
         allocated: stats.allocated_bytes(),
         live_max: stats.peak_live_bytes() as u64,
         // What all threads have zeroed is faulted in each time because that is faster.

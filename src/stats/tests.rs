@@ -63,6 +63,15 @@ fn what_blocks_grow_by_counts_as_faulted_in_and_not_as_requested() {
     assert_eq!(sample.faults_avoided(), (79 << 20) / 4096);
 }
 
+/// The faults of prefault were among those avoided.
+#[test]
+fn what_was_faulted_in_ahead_was_not_avoided() {
+    let mut sample = sample();
+    let before = sample.faults_avoided();
+    sample.snapshot.ahead = 8 << 20;
+    assert_eq!(before - sample.faults_avoided(), (8 << 20) / 4096);
+}
+
 #[test]
 fn sums_are_the_sums_of_their_lines() {
     let rows = sample().rows(None);
