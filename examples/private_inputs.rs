@@ -17,32 +17,36 @@ use std::process::ExitCode;
 use zk_nalloc::secret::{Policy, Protection};
 use zk_nalloc::{Secret, SecretBuf};
 
-/// The most that is read from standard input, in bytes.
+/// The most that is read where the length is not known, in bytes.
 const AT_MOST: usize = 1 << 30;
 
 /// Reads everything into protected memory. No buffered reader: it would keep a copy on the heap.
-fn read_private_inputs(path: Option<&str>) -> io::Result<SecretBuf> {
+pub(crate) fn read_private_inputs(path: Option<&str>) -> io::Result<SecretBuf> {
     let strict = std::env::var_os("STRICT").is_some();
     let policy = if strict { Policy::Strict } else { Policy::BestEffort };
-    match path {
-        Some(path) => {
-            // The length is known, so the file goes to its place in one step.
-            let mut file = File::open(path)?;
-            let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-            let protection = Protection::standard().with_policy(policy);
-            let mut inputs = SecretBuf::with_protection(len, protection)?;
-            inputs.expose_mut(|bytes| file.read_exact(bytes))?;
-            Ok(inputs)
+    let mut file = match path {
+        Some(path) => File::open(path)?,
+        // `io::stdin()` itself buffers; its descriptor does not.
+        None => File::from(io::stdin().as_fd().try_clone_to_owned()?),
+    };
+    let about = file.metadata()?;
+    if path.is_some() && about.is_file() {
+        // The length is known, so the file goes to its place in one step.
+        let len = usize::try_from(about.len()).map_err(io::Error::other)?;
+        let mut inputs = SecretBuf::with_protection(len, Protection::standard().with_policy(policy))?;
+        inputs.expose_mut(|bytes| file.read_exact(bytes))?;
+        let mut more = SecretBuf::new(1)?;
+        if more.expose_mut(|byte| file.read(byte))? != 0 {
+            return Err(io::Error::other(format!("there is more in it than the {len} bytes that it had")));
         }
-        None => {
-            // `io::stdin()` itself buffers; its descriptor does not.
-            let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-            let inputs = SecretBuf::read_to_end(stdin, AT_MOST)?;
-            if strict && !inputs.status().all_in_force() {
-                return Err(io::Error::other(format!("not protected enough:\n{}", inputs.status())));
-            }
-            Ok(inputs)
+        Ok(inputs)
+    } else {
+        // The length of a pipe or a device is told as 0.
+        let inputs = SecretBuf::read_to_end(file, AT_MOST)?;
+        if strict && !inputs.status().all_in_force() {
+            return Err(io::Error::other(format!("not protected enough:\n{}", inputs.status())));
         }
+        Ok(inputs)
     }
 }
 
