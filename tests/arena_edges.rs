@@ -219,6 +219,32 @@ fn a_wipe_leaves_zeros_and_an_empty_arena() {
     }
 }
 
+/// All that had been asked for was written.
+#[cfg(not(miri))]
+#[test]
+fn a_wipe_faults_nothing_in() {
+    const WORDS: usize = 512 << 20;
+    let mut arena = Arena::reserve(5 << 30).unwrap();
+    // The first byte does not begin a page, nor the last one end one.
+    arena.alloc([0xAA_u8; 1000]);
+    let block = arena.alloc_zeroed::<u64>(WORDS);
+    let touched = [0, 100_000, WORDS / 2, WORDS - 1];
+    touched.iter().for_each(|&at| block[at] = u64::MAX);
+    let first = block.as_ptr();
+    arena.wipe();
+    arena.alloc([0_u8; 1000]);
+    let again = arena.alloc_array::<u64>(WORDS);
+    assert_eq!(again.as_ptr().cast(), first);
+    for at in touched {
+        // SAFETY: the arena has written it, or the kernel has.
+        assert_eq!(unsafe { again[at].assume_init() }, 0, "{at}");
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let most: usize = most.trim_end_matches("kB").trim().parse().unwrap();
+    assert!(most < 1 << 20, "{most} KiB were resident");
+}
+
 #[test]
 fn figures_add_up_through_rounds() {
     let mut arena = arena();

@@ -161,7 +161,7 @@ impl Arena {
     }
 
     /// Frees everything and overwrites all that was ever in use with zeros, in a way that the compiler cannot leave
-    /// out. Pages stay warm; dropping an arena does not wipe it.
+    /// out. Pages stay warm, and what was never touched gets none. Dropping an arena does not wipe it.
     ///
     /// What it does not reach: copies in registers, on stacks, in swap or in a core dump. Secrets that need more than
     /// this need a [`SecretBuf`](crate::SecretBuf).
@@ -176,9 +176,8 @@ impl Arena {
     pub fn wipe(&mut self) {
         self.reset();
         let body = self.body();
-        // SAFETY: the bytes were in use, so they can be written (R2), and the exclusive borrow says that they no longer
-        // are (R10).
-        unsafe { crate::os::private::wipe_at(body.map.base(), body.dirty()) };
+        // SAFETY: the bytes were in use, so they were opened, and the arena is borrowed exclusively.
+        unsafe { body.map.wipe(body.map.start() + body.dirty()) };
         body.note_clean();
     }
 

@@ -15,6 +15,7 @@ use core::ptr::NonNull;
 use super::raw;
 use crate::error::MapFailed;
 use crate::os::CHUNK;
+use crate::os::private::wipe_at;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// What capacities are rounded up to: the largest page of any 64-bit Linux.
@@ -162,6 +163,38 @@ impl Mapping {
     pub(super) fn purge(&self, end: usize) -> bool {
         let len = (end - self.start()).next_multiple_of(PAGE_MAX);
         len == 0 || raw::purge(self.base.as_ptr(), len)
+    }
+
+    /// Overwrites all below the address `end` with zeros. Steps of which nothing is resident go back to the kernel instead: they
+    /// hold nothing, or what was swapped out.
+    ///
+    /// # Safety
+    /// The arena is held exclusively, and everything below `end` was opened.
+    pub(super) unsafe fn wipe(&self, end: usize) {
+        // SAFETY: as our caller promises.
+        unsafe { self.wipe_steps(self.start(), end, CHUNK) };
+    }
+
+    /// The same from `at` on, in steps that begin at multiples of their length.
+    ///
+    /// # Safety
+    /// As for [`wipe`](Self::wipe).
+    unsafe fn wipe_steps(&self, mut at: usize, end: usize, step: usize) {
+        while at < end {
+            let len = (step - at % step).min(end - at);
+            let here = self.at(at);
+            let resident = raw::resident(here, len);
+            if resident == Some(0) && len == step && raw::purge(here, len) {
+                // It is zero now.
+            } else if step > PAGE_MAX && resident.is_some_and(|bytes| bytes < len) {
+                // SAFETY: as our caller promised.
+                unsafe { self.wipe_steps(at, at + len, PAGE_MAX) };
+            } else {
+                // SAFETY: the bytes can be written (R2), and the exclusive borrow says that they are no longer in use (R10).
+                unsafe { wipe_at(not_null(here), len) };
+            }
+            at += len;
+        }
     }
 }
 

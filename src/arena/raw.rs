@@ -40,6 +40,11 @@ mod real {
         Linux.purge(at.addr(), len).is_ok()
     }
 
+    /// How many bytes are resident, a hint; `None` where nobody tells.
+    pub(crate) fn resident(at: *mut u8, len: usize) -> Option<usize> {
+        Linux.resident(at.addr(), len)
+    }
+
     /// Gives a whole mapping back.
     pub(crate) fn unmap(at: *mut u8, len: usize) {
         // A refusal (too many mappings to split one) leaves address space behind, never a wrong use.
@@ -81,10 +86,14 @@ mod real {
         true
     }
 
+    pub(crate) fn resident(_at: *mut u8, _len: usize) -> Option<usize> {
+        None
+    }
+
     pub(crate) fn unmap(at: *mut u8, len: usize) {
         // SAFETY: `at` and `len` come from `map`.
         unsafe { dealloc(at, layout(len)) }
     }
 }
 
-pub(super) use real::{advise, map, open, purge, reserve, unmap};
+pub(super) use real::{advise, map, open, purge, reserve, resident, unmap};
