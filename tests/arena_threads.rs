@@ -96,6 +96,18 @@ fn the_first_thread_may_go_and_others_go_on() {
     }
 }
 
+/// It fell to what the worker had handed out.
+#[test]
+fn the_most_that_was_in_use_stays_when_a_worker_goes() {
+    let arena = Arena::with_capacity(1 << 20).unwrap();
+    let worker = arena.worker();
+    worker.alloc(1_u64);
+    let most = arena.used();
+    assert_eq!((most, arena.high_water()), (64 << 10, most));
+    drop(worker);
+    assert_eq!((arena.used(), arena.high_water()), (8, most));
+}
+
 #[test]
 fn an_exhausted_arena_refuses_every_thread() {
     let arena = Arena::with_capacity(64 << 10).unwrap();

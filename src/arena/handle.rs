@@ -222,7 +222,7 @@ impl Arena {
         self.capacity() - self.used()
     }
 
-    /// Says the most that was ever in use, in bytes from the start of the arena: what a capacity must be.
+    /// Says the most that was ever in use, in bytes from the start of the arena, with what workers held: what a capacity must be.
     ///
     /// ```
     /// # use zk_nalloc::Arena;

@@ -103,6 +103,11 @@ impl Parts {
         if self.dirty.load(Relaxed) < end {
             self.dirty.fetch_max(end, Relaxed);
         }
+        self.note_high(end);
+    }
+
+    /// Takes note that memory below `end` was given away. To be called before any of it is free again.
+    pub(super) fn note_high(&self, end: usize) {
         if self.high.load(Relaxed) < end - self.map.start() {
             self.high.fetch_max(end - self.map.start(), Relaxed);
         }

@@ -108,6 +108,8 @@ impl Drop for Worker<'_> {
     fn drop(&mut self) {
         let (cursor, limit) = self.window.get();
         if cursor != limit {
+            // What workers hold counts as in use.
+            self.body.note_high(limit.addr());
             self.body.shared.0.give_back(limit.addr(), cursor.addr());
         }
     }
