@@ -105,14 +105,16 @@ fn write(when: &str) {
         let mut value = Vec::new();
         read(REPORT, &mut |byte| value.push(byte));
         if variable::wish(&value) == Wish::File {
-            let path = PathBuf::from(OsString::from_vec(variable::path(&value, std::process::id())));
+            let path = variable::path(&value, std::process::id());
+            let shown = variable::shown(&path);
+            let path = PathBuf::from(OsString::from_vec(path));
             match os::unsignalled(|| std::fs::write(&path, &page)) {
                 Ok(()) => return,
                 Err(why) => Linux.say(&[
                     "zk-nalloc: ",
                     REPORT,
                     "=\"",
-                    &path.display().to_string(),
+                    &shown,
                     "\" cannot be written: ",
                     &why.to_string(),
                     "; the report follows here",

@@ -150,6 +150,13 @@ fn what_cannot_be_read_or_written_is_one_line() {
             true,
         ),
         (
+            "no such folder, of a name that could harm a terminal",
+            &[("ZK_NALLOC_REPORT", "/no/such\u{1b}[31m/folder\nzk-nalloc: \u{20ac}")],
+            "zk-nalloc: ZK_NALLOC_REPORT=\"/no/such?[31m/folder?zk-nalloc: ???\" cannot be written: No such file or directory \
+             (os error 2); the report follows here",
+            true,
+        ),
+        (
             "unclear signals",
             &[("ZK_NALLOC_REPORT", "1"), ("ZK_NALLOC_REPORT_SIGNALS", "TERM")],
             "zk-nalloc: ZK_NALLOC_REPORT_SIGNALS=\"TERM\" is none of 0, 1; taken instead: 0",

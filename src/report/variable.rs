@@ -92,6 +92,16 @@ pub(super) fn path(value: &[u8], process: u32) -> Vec<u8> {
     path
 }
 
+/// The path as it may be written to a terminal.
+pub(super) fn shown(path: &[u8]) -> String {
+    path.iter().map(|&byte| char::from(harmless(byte))).collect()
+}
+
+/// Printable ASCII, the rest as question marks.
+fn harmless(byte: u8) -> u8 {
+    if byte.is_ascii_graphic() || byte == b' ' { byte } else { b'?' }
+}
+
 /// What a value of [`SIGNALS`] says; `None` if it means nothing.
 pub(super) fn switch(value: &[u8]) -> Option<bool> {
     match value {
@@ -136,11 +146,7 @@ impl Head {
 
     /// It as it may be written to a terminal.
     pub(super) fn shown(&mut self) -> &str {
-        for byte in &mut self.bytes {
-            if !byte.is_ascii_graphic() && *byte != b' ' {
-                *byte = b'?';
-            }
-        }
+        self.bytes.iter_mut().for_each(|byte| *byte = harmless(*byte));
         core::str::from_utf8(self.bytes()).unwrap_or("?")
     }
 }
