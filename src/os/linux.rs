@@ -40,7 +40,7 @@ pub(crate) use smaps::mappings;
 #[cfg(all(test, not(loom)))]
 pub(crate) use sys::lock_pages;
 pub(crate) use sys::unsignalled;
-pub(crate) use usage::{Usage, fault_costs};
+pub(crate) use usage::{Usage, fault_costs, since_boot};
 
 use sys::{KeepErrno, errno, outcome, ptr};
 

@@ -31,7 +31,7 @@ pub(crate) use linux::lock_pages;
 pub(crate) use linux::{INTERRUPT, at_signals};
 pub(crate) use linux::{
     InUse, Limit, Linux, ThreadKey, Usage, at_exit, at_fork, at_thread_end, die, fault_costs,
-    forget_thread_ends, huge_page_bytes, keep_small_top, mappings, overcommit_mode, start_thread,
+    forget_thread_ends, huge_page_bytes, keep_small_top, mappings, overcommit_mode, since_boot, start_thread,
     unsignalled, why_not_created, write_error,
 };
 pub(crate) use obstacle::{Asked, refused, why_not_mapped};

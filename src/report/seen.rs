@@ -45,13 +45,16 @@ pub(super) fn now() -> Report {
 
 /// Seconds since the process was started, to a hundredth.
 fn wall() -> Option<f64> {
+    between(&fs::read_to_string("/proc/self/stat").ok()?, os::since_boot()?)
+}
+
+/// Seconds from the start of the process of which `stat` tells, until `now`; `None` where these are of different clocks.
+fn between(stat: &str, now: f64) -> Option<f64> {
     /// `USER_HZ`, in which the kernel tells times to programs, on every architecture that we compile for.
     const TICKS: f64 = 100.0;
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
     // The name in the second field may have blanks and parentheses in it.
     let started: f64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
-    let uptime: f64 = fs::read_to_string("/proc/uptime").ok()?.split_whitespace().next()?.parse().ok()?;
-    Some((uptime - started / TICKS).max(0.0))
+    Some(now - started / TICKS).filter(|&seconds| seconds >= 0.0)
 }
 
 fn seen(
@@ -120,5 +123,21 @@ fn huge(footprint: Option<Footprint>, facts: &Facts) -> Huge {
         _ => Huge::Share(
             footprint.filter(|f| f.resident >= ENOUGH).map(|f| f.huge as f64 / f.resident.max(1) as f64),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a container whose uptime is its own it was 0.
+    #[test]
+    fn a_time_that_is_negative_is_none() {
+        let stat = "7 (a (b) c) S 1 7 7 0 -1 4194560 113 0 0 0 0 0 0 0 20 0 1 0 51234 2433024 256";
+        assert_eq!(between(stat, 600.0), Some(600.0 - 512.34));
+        assert_eq!(between(stat, 512.34), Some(0.0));
+        assert_eq!(between(stat, 60.0), None);
+        assert_eq!(between("7 (a", 60.0), None);
+        assert!(wall().is_some());
     }
 }

@@ -72,6 +72,16 @@ impl Usage {
     }
 }
 
+/// Seconds since the host was started, sleep included: the clock by which the kernel tells when a process was started. `/proc/uptime`
+/// may be that of the container (lxcfs).
+pub(crate) fn since_boot() -> Option<f64> {
+    let _keep = KeepErrno::new();
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is a valid timespec to write to.
+    let told = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut t) } == 0;
+    told.then_some(t.tv_sec as f64 + t.tv_nsec as f64 / 1e9)
+}
+
 /// The most that this program had in memory, where `getrusage` says `told`: that goes on from the program that was there before
 /// `exec` (`exec_mmap`, fs/exec.c), which after `vfork` is all of its parent. As long as it is no more than that was, ours is asked
 /// elsewhere, which takes some ten microseconds.
