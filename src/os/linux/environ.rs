@@ -4,7 +4,8 @@
 //! of another thread can pull it away while it is read. The price: what the program sets for itself is not
 //! seen, nor, where the program writes its title over the environment, what it has overwritten. Only where there is
 //! no such file, as `/proc` is not mounted, is libc's `environ` walked, which is safe before anybody calls `setenv`; the first
-//! allocation, when this runs, is nearly always before `main`. Where the file is there and cannot be read (by a process
+//! allocation, when this runs, is nearly always before `main`; what is asked for again later is kept (`tunables::Once`), but for the
+//! report's path. Where the file is there and cannot be read (by a process
 //! that has made itself undumpable, or has no descriptor left) the program may have run for long, and nothing is seen.
 
 #![expect(unsafe_code, reason = "libc's environ is a pointer to pointers")]

@@ -6,7 +6,7 @@ use core::ffi::c_void;
 
 use super::sys::KeepErrno;
 #[cfg(target_env = "gnu")]
-use super::tunables::Seen;
+use super::tunables::Once;
 #[cfg(target_env = "gnu")]
 use super::{environ, in_use};
 use crate::error::Errno;
@@ -34,6 +34,10 @@ pub(crate) fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: 
 #[cfg(target_env = "gnu")]
 const TOP_PAD: i32 = 1 << 20;
 
+/// Which of the knobs the environment sets.
+#[cfg(target_env = "gnu")]
+static SEEN: Once = Once::new();
+
 /// Has glibc keep up to `trim_threshold` bytes free at the top of its heap, `usize::MAX` for all, and take [`TOP_PAD`]
 /// bytes more than it needs whenever it grows; blocks of C code up to `mmap_threshold` come from that heap. Without it, and
 /// without ever seeing a large block freed, it gives back and faults in again at every 128 KiB. All are cut to what an `int`
@@ -47,14 +51,13 @@ const TOP_PAD: i32 = 1 << 20;
 #[cfg(target_env = "gnu")]
 pub(crate) fn keep_small_top(trim_threshold: usize, mmap_threshold: usize) -> bool {
     let _keep = KeepErrno::new();
-    let mut seen = Seen::new();
-    environ::stream(&mut |piece| seen.feed(piece));
+    let seen = SEEN.seen(environ::stream);
     let knobs = [
         (libc::M_TRIM_THRESHOLD, trim_threshold),
         (libc::M_TOP_PAD, TOP_PAD as usize),
         (libc::M_MMAP_THRESHOLD, mmap_threshold),
     ];
-    for ((knob, bytes), is_set) in knobs.into_iter().zip(seen.seen()) {
+    for ((knob, bytes), is_set) in knobs.into_iter().zip(seen) {
         if !is_set {
             // Less than nothing turns trimming off (mallopt(3)).
             let value = if bytes == usize::MAX { -1 } else { i32::try_from(bytes).unwrap_or(i32::MAX) };
@@ -62,7 +65,7 @@ pub(crate) fn keep_small_top(trim_threshold: usize, mmap_threshold: usize) -> bo
             unsafe { libc::mallopt(knob, value) };
         }
     }
-    !seen.seen()[0]
+    !seen[0]
 }
 
 /// Does nothing: only glibc has such a heap.
@@ -82,9 +85,8 @@ pub(super) fn keep_heaps(keeps: bool) {
     /// `HEAP_MAX_SIZE` of arena.c.
     const HEAP: i32 = 64 << 20;
     let _keep = KeepErrno::new();
-    let mut seen = Seen::new();
-    environ::stream(&mut |piece| seen.feed(piece));
-    if seen.seen()[1] || (keeps && in_use::locks_memory()) {
+    let [_, is_set, _] = SEEN.seen(environ::stream);
+    if is_set || (keeps && in_use::locks_memory()) {
         return;
     }
     // SAFETY: as in `keep_small_top`.

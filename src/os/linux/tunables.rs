@@ -3,6 +3,8 @@
 //! glibc has read them when the process started, as `MALLOC_…_` or in `GLIBC_TUNABLES`, and `mallopt` would silently
 //! replace what they say.
 
+use crate::sync::process::{AtomicU8, Ordering};
+
 /// What glibc calls a knob, in either way.
 type Names = [&'static [u8]; 2];
 
@@ -65,9 +67,46 @@ impl Seen {
     }
 }
 
+/// Which knobs an environment sets, asked once in a process: where libc's own has to be walked, `setenv` may be at work later.
+pub(super) struct Once(AtomicU8);
+
+impl Once {
+    /// Beside a bit for each knob.
+    const ASKED: u8 = 1 << NAMES.len();
+
+    pub(super) const fn new() -> Self {
+        Self(AtomicU8::new(0))
+    }
+
+    /// Which knobs `stream` sets, or did when it was first asked.
+    pub(super) fn seen(&self, stream: impl FnOnce(&mut dyn FnMut(&[u8]))) -> [bool; NAMES.len()] {
+        // Relaxed, both: the value says everything, and whoever asks twice is told the same.
+        let mut known = self.0.load(Ordering::Relaxed);
+        if known == 0 {
+            let mut seen = Seen::new();
+            stream(&mut |piece| seen.feed(piece));
+            known = (0..).zip(seen.seen()).fold(Self::ASKED, |known, (at, is)| known | u8::from(is) << at);
+            self.0.store(known, Ordering::Relaxed);
+        }
+        core::array::from_fn(|at| known & 1 << at != 0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// libc's environment was walked again whenever glibc was told to keep heaps or not, while another thread might be in `setenv`.
+    #[test]
+    fn an_environment_is_asked_once() {
+        for (environment, expected) in
+            [("A=1\0", [false; 3]), ("MALLOC_TOP_PAD_=1\0MALLOC_MMAP_THRESHOLD_=2\0", [false, true, true])]
+        {
+            let once = Once::new();
+            assert_eq!(once.seen(|each| each(environment.as_bytes())), expected);
+            assert_eq!(once.seen(|_| panic!("asked again")), expected);
+        }
+    }
 
     fn seen(environment: &str, piece: usize) -> [bool; 3] {
         let mut seen = Seen::new();
