@@ -72,6 +72,27 @@ fn dropped_is_wiped() {
     });
 }
 
+/// Beyond `RLIMIT_DATA` sealed pages can be opened for reading alone: dropping them ended the process.
+#[test]
+fn dropped_is_wiped_where_nothing_can_be_opened_for_writing() {
+    const TEST: &str = "dropped_is_wiped_where_nothing_can_be_opened_for_writing";
+    // Of a size that nobody else opens.
+    const LEN: usize = 5 << 16;
+    without_unmapping(TEST, &[LEN], || {
+        let mut secret = SecretBuf::with_protection(LEN, Protection::sealed()).unwrap();
+        secret.expose_mut(|bytes| bytes.fill(FILL));
+        let at = secret.expose(|bytes| bytes.as_ptr().addr());
+        let writable = (libc::PROT_READ | libc::PROT_WRITE).cast_unsigned();
+        if !seccomp::refuse(libc::SYS_mprotect, &[(1, LEN as u32), (2, writable)], libc::ENOMEM) {
+            return skip::skip(TEST, "this host lets nobody filter system calls");
+        }
+        assert!(catch_unwind(AssertUnwindSafe(|| secret.expose_mut(|_| ()))).is_err());
+        drop(secret);
+        let seen = pages(at, LEN);
+        assert_eq!(count(&seen, 0), seen.len());
+    });
+}
+
 #[test]
 fn what_fails_or_unwinds_half_way_is_wiped() {
     without_unmapping("what_fails_or_unwinds_half_way_is_wiped", &[40], || {

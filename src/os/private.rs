@@ -146,6 +146,21 @@ impl Guarded {
         outcome(unsafe { libc::madvise(self.start().as_ptr().cast(), self.data, advice) })
     }
 
+    /// Drops the data pages and what they hold, however they are closed: private ones read as zero afterwards, where the kernel's
+    /// answer means anything.
+    ///
+    /// # Safety
+    /// Nobody has a reference into the data pages.
+    pub(crate) unsafe fn discard(&self) -> Outcome {
+        let _keep = KeepErrno::new();
+        let start = self.start().as_ptr();
+        // Locked pages are not dropped. What is refused here is refused below.
+        // SAFETY: the range is ours (X1), and unlocking changes no byte of it. Directly, as in `lock`.
+        unsafe { libc::syscall(libc::SYS_munlock, start, self.data) };
+        // SAFETY: the range is ours (X1); the caller vouches for the references into it.
+        outcome(unsafe { libc::madvise(start.cast(), self.data, libc::MADV_DONTNEED) })
+    }
+
     /// Sets what the data pages let through; their content stays.
     ///
     /// # Safety

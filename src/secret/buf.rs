@@ -29,7 +29,7 @@ use crate::os::private::{Access, wipe};
 /// [`SecretPool`](super::SecretPool) made shares its pages with others: one byte too far is found when it is dropped, by its canary.
 ///
 /// Dropping it ends the process (`abort`), with one line on standard error, if the canary was overwritten, or if the kernel
-/// refuses to open sealed pages to be wiped.
+/// refuses to open sealed pages to be wiped, and to discard them.
 ///
 /// A `SecretBuf` cannot be cloned, copied, printed or compared in a time that tells where it differs:
 ///
@@ -298,16 +298,19 @@ impl Drop for SecretBuf {
         if region.belongs_to_parent() {
             return;
         }
-        let Ok(_scope) = region.enter(Access::Write) else {
-            abort("the kernel refused to open the sealed pages of a secret, so it cannot be wiped")
+        let found = match region.enter(Access::Write) {
+            Ok(_scope) => {
+                // SAFETY: the scope holds the pages open.
+                let found = unsafe { self.frame.check() };
+                // SAFETY: as above.
+                let wiped = unsafe { self.frame.wipe() };
+                #[cfg(test)]
+                super::tests::see_wiped(wiped);
+                let _ = wiped;
+                found
+            }
+            Err(_) => discard_slow(&self.home, &self.frame),
         };
-        // SAFETY: the scope holds the pages open.
-        let found = unsafe { self.frame.check() };
-        // SAFETY: as above.
-        let wiped = unsafe { self.frame.wipe() };
-        #[cfg(test)]
-        super::tests::see_wiped(wiped);
-        let _ = wiped;
         match found {
             Found::Intact => {}
             // A child sees zeros where its parent planted the canary.
@@ -317,6 +320,26 @@ impl Drop for SecretBuf {
             }
         }
     }
+}
+
+/// Gives the pages of a secret back, with all that they hold, where the kernel opens them for reading alone, as it does beyond
+/// `RLIMIT_DATA`. Says what was found around it.
+#[cold]
+fn discard_slow(home: &Home, frame: &Frame) -> Found {
+    // In a pool the pages are others' too.
+    if let Home::Own(region) = home
+        && let Ok(_scope) = region.enter(Access::Read)
+    {
+        // SAFETY: the scope holds the pages open.
+        let found = unsafe { frame.check() };
+        // SAFETY: the frame is all that lies on the pages (X3), and nobody has a reference to it: it is being dropped.
+        let is_discarded = unsafe { region.discard() }.is_ok();
+        // SAFETY: as for the first.
+        if is_discarded && unsafe { frame.is_zero() } {
+            return found;
+        }
+    }
+    abort("the kernel refused to open the sealed pages of a secret, so it cannot be wiped")
 }
 
 #[cold]

@@ -242,6 +242,15 @@ impl Region {
         Ok(Scope { counted: Some((self, seal, access)) })
     }
 
+    /// Drops the pages and what they hold; if that succeeds they read as zero, but for those that others share.
+    ///
+    /// # Safety
+    /// Nobody has a reference into the pages.
+    pub(super) unsafe fn discard(&self) -> Result<(), Errno> {
+        // SAFETY: as our caller promises.
+        unsafe { self.map.discard() }
+    }
+
     fn leave_slow(&self, seal: &Seal, access: Access) {
         if self.is_inherited() {
             return;
