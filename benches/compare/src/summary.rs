@@ -31,7 +31,7 @@ pub struct Summary {
     pub peer: String,
     /// Median over the turns of the first round, in seconds (for one operation, where operations count).
     pub cold: f64,
-    /// The fastest warm round of all turns.
+    /// The fastest warm round.
     pub min: f64,
     /// The median warm round.
     pub median: f64,
@@ -57,8 +57,8 @@ impl Summary {
     }
 }
 
-/// Summarises the runs of a peer. What is highest and what is in the middle is taken from the first `common` turns, which
-/// everybody had: who had more may not have stood higher for that.
+/// Summarises the runs of a peer by its first `common` turns, which everybody had: the fastest round of more turns is faster, their
+/// peak is higher, and neither is a matter of the allocator.
 #[expect(clippy::cast_precision_loss, reason = "counts and bytes are far below 2^52")]
 fn of_peer(peer: &str, all: &[&Run], common: u32) -> Summary {
     let runs: Vec<&Run> = all.iter().filter(|run| run.turn < common).copied().collect();
@@ -70,7 +70,7 @@ fn of_peer(peer: &str, all: &[&Run], common: u32) -> Summary {
     Summary {
         peer: peer.into(),
         cold: median(cold),
-        min: fastest(all) / operations,
+        min: fastest(&runs) / operations,
         median: warm(|round| round.seconds) / operations,
         faults: warm(|round| (round.minor_faults + round.major_faults) as f64),
         kernel: warm(|round| round.kernel_seconds),
@@ -288,14 +288,14 @@ mod tests {
     }
 
     #[test]
-    fn who_had_more_turns_stands_no_higher_for_that() {
+    fn who_had_more_turns_is_no_faster_and_stands_no_higher_for_that() {
         let mut runs = runs(&[(OURS, &[10.0, 10.0, 8.0]), ("glibc", &[12.0, 12.0])]);
         for run in &mut runs {
             run.outcome.peak_resident_bytes = u64::from(run.turn + 1) << 20;
         }
         let summaries = of_pattern(&runs);
         let own = summaries.iter().find(|summary| summary.peer == OURS).unwrap();
-        assert_eq!((own.peak, own.min, own.median), (f64::from(2 << 20), 8e-3, 10e-3));
+        assert_eq!((own.peak, own.min, own.median), (f64::from(2 << 20), 10e-3, 10e-3));
     }
 
     #[test]
