@@ -50,10 +50,10 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Says whether the peer keeps its memory from round to round.
+    /// Says whether the peer keeps its memory from round to round, or as much of it as `own` does.
     #[must_use]
-    pub fn stays_warm(&self) -> bool {
-        self.faults <= WARM_FAULTS_MAX
+    pub fn stays_as_warm_as(&self, own: &Self) -> bool {
+        self.faults <= WARM_FAULTS_MAX.max(own.faults)
     }
 }
 
@@ -115,7 +115,7 @@ pub struct Verdict {
     pub median: f64,
     /// Our peak, over what is allowed.
     pub memory: f64,
-    /// The peer that stays warm in the least memory, if ours takes more.
+    /// The peer that stays warm in the least memory, or as warm as ours, if ours takes more.
     pub leaner: Option<String>,
     /// Whether each of both was about as fast in one half of the turns as in the other.
     pub agreed: bool,
@@ -165,7 +165,7 @@ pub fn judge(ours: &str, judge: Judge, runs: &[Run]) -> Option<Verdict> {
         rivals.iter().min_by(|a, b| chosen(a).total_cmp(&chosen(b)))
     };
     let best = [best_of(0)?, best_of(1)?];
-    let leanest = rivals.iter().filter(|rival| rival.stays_warm()).min_by(|a, b| a.peak.total_cmp(&b.peak));
+    let leanest = rivals.iter().filter(|rival| rival.stays_as_warm_as(own)).min_by(|a, b| a.peak.total_cmp(&b.peak));
     // What a program has without any pattern differs by allocator, and is no matter of patterns.
     let leaner = leanest.filter(|rival| own.peak > rival.peak + MEMORY_SLACK_BYTES / 4.0);
     let times = [1, 0]
@@ -296,6 +296,27 @@ mod tests {
         let summaries = of_pattern(&runs);
         let own = summaries.iter().find(|summary| summary.peer == OURS).unwrap();
         assert_eq!((own.peak, own.min, own.median), (f64::from(2 << 20), 10e-3, 10e-3));
+    }
+
+    /// jemalloc took 5 MiB for what ours took 517 for, in the same time, and was not named as neither stays warm there.
+    #[test]
+    fn who_faults_no_more_than_ours_may_be_leaner() {
+        let mut runs = runs(&[(OURS, &[10.0, 10.0]), ("jemalloc", &[10.0, 10.0]), ("glibc", &[10.0, 10.0])]);
+        for run in &mut runs {
+            let (faults, mib) = match run.peer.as_str() {
+                OURS => (256, 517),
+                "jemalloc" => (240, 9),
+                _ => (257, 5),
+            };
+            run.outcome.rounds.iter_mut().for_each(|round| round.minor_faults = faults);
+            run.outcome.peak_resident_bytes = mib << 20;
+        }
+        let leaner = |runs: &[Run]| judge(OURS, Judge::Peers, runs).unwrap().leaner;
+        assert_eq!(leaner(&runs).as_deref(), Some("jemalloc"));
+        for run in runs.iter_mut().filter(|run| run.peer == OURS) {
+            run.outcome.rounds.iter_mut().for_each(|round| round.minor_faults = 4);
+        }
+        assert_eq!(leaner(&runs), None, "ours stays warm and they do not");
     }
 
     #[test]

@@ -297,8 +297,8 @@ pub fn overview(measured: &[Measured]) -> String {
         "{}\n\n- *time*: ours over the best peer's, by the fastest rounds; lost above {TIME_RATIO_MAX:.2}. The best peer is chosen \
          on one half of the turns and compared on the other, and the other way round: the geometric mean of both.\n- *median*: the same by the medians; shown, not judged.\n- \
          *memory*: our peak over what is allowed, {MEMORY_RATIO_MAX:.2} of what was alive at once and {:.0} MiB; lost above 1, or \
-         where a peer that also stays warm (at most {WARM_FAULTS_MAX:.0} faults a round) peaks lower by more than {:.0} MiB, which is \
-         what programs differ by without any pattern: its name stands in the last column.\n- *turns differ*: the fastest round of ours or of the best peer is more than {:.0} % faster in one \
+         where a peer that also stays warm (at most {WARM_FAULTS_MAX:.0} faults a round, or no more than ours) peaks lower by more than \
+         {:.0} MiB, which is what programs differ by without any pattern: its name stands in the last column.\n- *turns differ*: the fastest round of ours or of the best peer is more than {:.0} % faster in one \
          half of the turns than in the other.\n\n{table}\n",
         score_of(&judged),
         MEMORY_SLACK_BYTES / f64::from(1 << 20),
