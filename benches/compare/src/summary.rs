@@ -62,16 +62,14 @@ impl Summary {
 #[expect(clippy::cast_precision_loss, reason = "counts and bytes are far below 2^52")]
 fn of_peer(peer: &str, all: &[&Run], common: u32) -> Summary {
     let runs: Vec<&Run> = all.iter().filter(|run| run.turn < common).copied().collect();
-    let operations = runs.iter().filter_map(|run| run.outcome.operations).next().unwrap_or(1) as f64;
-    let cold =
-        runs.iter().filter_map(|run| run.outcome.rounds.first()).map(|round| round.seconds / operations);
-    let warm = |value: fn(&Round) -> f64| median(warm(&runs).map(value));
+    let cold = runs.iter().filter_map(|run| Some(run.outcome.rounds.first()?.seconds / operations(run)));
+    let warm = |value: fn(&Round) -> f64| median(warm(&runs).map(|(_, round)| value(round)));
     let highest = |value: fn(&Run) -> u64| runs.iter().map(|run| value(run)).max().unwrap_or(0) as f64;
     Summary {
         peer: peer.into(),
         cold: median(cold),
-        min: fastest(&runs) / operations,
-        median: warm(|round| round.seconds) / operations,
+        min: fastest(&runs),
+        median: median(warm_seconds(&runs)),
         faults: warm(|round| (round.minor_faults + round.major_faults) as f64),
         kernel: warm(|round| round.kernel_seconds),
         peak: highest(|run| run.outcome.peak_resident_bytes),
@@ -81,12 +79,23 @@ fn of_peer(peer: &str, all: &[&Run], common: u32) -> Summary {
     }
 }
 
-fn warm<'a>(runs: &'a [&Run]) -> impl Iterator<Item = &'a Round> {
-    runs.iter().flat_map(|run| run.outcome.rounds.iter().skip(1))
+/// What the times of a run are divided by. Runs of a pattern may differ: `load-fill/16G` goes by how much memory is to spare.
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+fn operations(run: &Run) -> f64 {
+    run.outcome.operations.map_or(1.0, |operations| operations as f64)
+}
+
+fn warm<'a>(runs: &'a [&Run]) -> impl Iterator<Item = (&'a Run, &'a Round)> {
+    runs.iter().flat_map(|run| run.outcome.rounds.iter().skip(1).map(|round| (*run, round)))
+}
+
+/// The times of warm rounds, for one operation where operations count.
+fn warm_seconds(runs: &[&Run]) -> impl Iterator<Item = f64> {
+    warm(runs).map(|(run, round)| round.seconds / operations(run))
 }
 
 fn fastest(runs: &[&Run]) -> f64 {
-    warm(runs).map(|round| round.seconds).fold(f64::INFINITY, f64::min)
+    warm_seconds(runs).fold(f64::INFINITY, f64::min)
 }
 
 /// Summarises the runs of one pattern, in the order in which the allocators are listed.
@@ -165,7 +174,8 @@ pub fn judge(ours: &str, judge: Judge, runs: &[Run]) -> Option<Verdict> {
         rivals.iter().min_by(|a, b| chosen(a).total_cmp(&chosen(b)))
     };
     let best = [best_of(0)?, best_of(1)?];
-    let leanest = rivals.iter().filter(|rival| rival.stays_as_warm_as(own)).min_by(|a, b| a.peak.total_cmp(&b.peak));
+    let leanest =
+        rivals.iter().filter(|rival| rival.stays_as_warm_as(own)).min_by(|a, b| a.peak.total_cmp(&b.peak));
     // What a program has without any pattern differs by allocator, and is no matter of patterns.
     let leaner = leanest.filter(|rival| own.peak > rival.peak + MEMORY_SLACK_BYTES / 4.0);
     let times = [1, 0]
@@ -296,6 +306,25 @@ mod tests {
         let summaries = of_pattern(&runs);
         let own = summaries.iter().find(|summary| summary.peer == OURS).unwrap();
         assert_eq!((own.peak, own.min, own.median), (f64::from(2 << 20), 10e-3, 10e-3));
+    }
+
+    /// Each process of `load-fill/16G` makes as many blocks as there is memory for, and had been compared by its whole rounds.
+    #[test]
+    fn who_does_more_in_a_round_is_no_slower_for_that() {
+        let mut runs = runs(&[(OURS, &[20.0, 10.0, 20.0, 10.0]), ("glibc", &[11.0; 4])]);
+        for run in &mut runs {
+            let twice = run.peer == OURS && run.turn % 2 == 0;
+            run.outcome.operations = Some(if twice { 2000 } else { 1000 });
+        }
+        let verdict = judge(OURS, Judge::Peers, &runs).unwrap();
+        let rounded = |ratio: f64| (ratio * 1000.0).round();
+        assert_eq!((rounded(verdict.time), rounded(verdict.median), verdict.agreed), (909.0, 909.0, true));
+        let own = of_pattern(&runs).into_iter().find(|summary| summary.peer == OURS).unwrap();
+        assert_eq!(
+            [own.min, own.median, own.cold].map(|seconds| (1e6 * seconds).round()),
+            [10.0, 10.0, 90.0]
+        );
+        assert_eq!(unsettled(Judge::Peers, &runs), [""; 0]);
     }
 
     /// jemalloc took 5 MiB for what ours took 517 for, in the same time, and was not named as neither stays warm there.
