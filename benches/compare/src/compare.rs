@@ -16,7 +16,7 @@ use crate::build::{Program, children};
 use crate::patterns::Pattern;
 use crate::peers::{OURS, Peer, VARIABLES};
 use crate::progress::Progress;
-use crate::record::{Outcome, Record, Run};
+use crate::record::{self, Outcome, Record, Run};
 use crate::{summary, tables};
 
 /// How a comparison is run.
@@ -80,12 +80,9 @@ pub fn compare(
                         outcome,
                     }),
                     Err(reason) => {
-                        let line = format!(
-                            "failed: {} under {}, turn {}: {reason}",
-                            pattern.name,
-                            peer.name,
-                            turn + 1
-                        );
+                        let failed = Run::failed(&pattern.name, peer.name, turn);
+                        let line = record::failure(&failed, &reason);
+                        record.runs.push(failed);
                         progress.say(&line);
                         record.about.push(line);
                     }

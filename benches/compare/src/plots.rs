@@ -179,7 +179,7 @@ fn curves(measured: &[Measured], kind: &str) -> Vec<Curve> {
         let of = |(pattern, runs): &Measured| {
             let at = pattern.name.strip_prefix(kind)?.strip_prefix('/')?;
             let summary = summary::of_pattern(runs).into_iter().find(|summary| summary.peer == peer.name)?;
-            Some((at.to_owned(), 1e9 * summary.median))
+            Some((at.to_owned(), 1e9 * summary.median)).filter(|(_, time)| time.is_finite())
         };
         measured.iter().filter_map(of).collect()
     };

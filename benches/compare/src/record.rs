@@ -68,6 +68,33 @@ pub struct Run {
     pub outcome: Outcome,
 }
 
+impl Run {
+    /// A process that failed, which has no rounds.
+    #[must_use]
+    pub fn failed(pattern: &str, peer: &str, turn: u32) -> Self {
+        Self { pattern: pattern.into(), peer: peer.into(), turn, outcome: Outcome::default() }
+    }
+
+    /// Whether another is of the same pattern under the same allocator.
+    fn is_like(&self, other: &Self) -> bool {
+        other.pattern == self.pattern && other.peer == self.peer
+    }
+}
+
+/// The line about a process that failed.
+#[must_use]
+pub fn failure(run: &Run, reason: &dyn std::fmt::Display) -> String {
+    format!("failed: {} under {}, turn {}: {reason}", run.pattern, run.peer, run.turn + 1)
+}
+
+/// The process that such a line is about.
+fn failed(line: &str) -> Option<Run> {
+    let (pattern, rest) = line.strip_prefix("failed: ")?.split_once(" under ")?;
+    let (peer, rest) = rest.split_once(", turn ")?;
+    let (turn, _) = rest.split_once(':')?;
+    Some(Run::failed(pattern, peer, turn.parse::<u32>().ok()?.checked_sub(1)?))
+}
+
 /// How many system calls about memory a pattern makes under an allocator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calls {
@@ -142,12 +169,25 @@ impl Record {
         write_if_any(&self.replays, &folder.join(REPLAYS)).map_err(|cause| doing(&cause))
     }
 
+    /// The processes of a pattern, with those that failed: what they are known by is a line, as they have no rows.
+    #[must_use]
+    pub fn runs_of(&self, pattern: &str) -> Vec<Run> {
+        let mut runs: Vec<Run> = self.runs.iter().filter(|run| run.pattern == pattern).cloned().collect();
+        for failed in self.about.iter().filter_map(|line| failed(line)).filter(|run| run.pattern == pattern) {
+            if !runs.iter().any(|run| run.is_like(&failed) && run.turn == failed.turn) {
+                runs.push(failed);
+            }
+        }
+        runs
+    }
+
     /// Adds what was measured later: it takes the place of runs of the same patterns under the same allocators, of the same tables
     /// of arenas, of the same counts, and of replays of the same traces under the same allocators.
     #[must_use]
     pub fn joined(mut self, later: Self) -> Self {
-        let again = |run: &Run, other: &Run| other.pattern == run.pattern && other.peer == run.peer;
-        self.runs.retain(|run| later.runs.iter().all(|other| !again(run, other)));
+        let again = |run: &Run| later.runs.iter().any(|other| run.is_like(other));
+        self.about.retain(|line| !failed(line).is_some_and(|run| again(&run)));
+        self.runs.retain(|run| !again(run));
         self.runs.extend(later.runs);
         self.arenas.retain(|turn| later.arenas.iter().all(|other| other.table != turn.table));
         self.arenas.extend(later.arenas);
@@ -373,6 +413,17 @@ mod tests {
         let other = record.clone().joined(one);
         assert_eq!(other.runs, [of("x", 0), of("y", 7)], "the others of that pattern stay");
         assert!(Record::read(&folder).is_err());
+    }
+
+    #[test]
+    fn who_failed_is_known_by_its_line_until_it_is_run_again() {
+        let run = Run::failed("a/b", "x", 1);
+        let line = failure(&run, &"signal: 11 (SIGSEGV) (core dumped)");
+        assert_eq!(failed(&line), Some(run.clone()));
+        let record = Record { about: vec!["memory: 8 MiB".into(), line], ..Record::default() };
+        assert_eq!((record.runs_of("a/b"), record.runs_of("b")), (vec![run], vec![]));
+        let again = Record { runs: vec![Run::failed("a/b", "x", 0)], ..Record::default() };
+        assert_eq!(record.joined(again.clone()).runs_of("a/b"), again.runs);
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub fn report(
 #[must_use]
 pub fn measured<'a>(record: &Record, all: &'a [Pattern]) -> Vec<Measured<'a>> {
     let of = |pattern: &'a Pattern| {
-        let runs: Vec<Run> = record.runs.iter().filter(|run| run.pattern == pattern.name).cloned().collect();
+        let runs = record.runs_of(&pattern.name);
         (!runs.is_empty()).then_some((pattern, runs))
     };
     all.iter().filter_map(of).collect()
@@ -168,7 +168,9 @@ fn replaced(text: &str, inside: &str) -> Option<String> {
 pub fn beside_ours(runs: &[Run], ours: &str) -> Vec<(String, f64, f64)> {
     let summaries = summary::of_pattern(runs);
     let Some(own) = summaries.iter().find(|summary| summary.peer == ours) else { return Vec::new() };
-    summaries.iter().map(|s| (s.peer.clone(), s.min / own.min, s.peak / own.peak)).collect()
+    let beside = summaries.iter().map(|s| (s.peer.clone(), s.min / own.min, s.peak / own.peak));
+    // Who failed has no time.
+    beside.filter(|(_, time, _)| time.is_finite() && *time > 0.0).collect()
 }
 
 #[cfg(test)]

@@ -131,6 +131,12 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Says whether ours failed in all turns of a half: then it has no time.
+    #[must_use]
+    pub const fn failed(&self) -> bool {
+        !self.time.is_finite()
+    }
+
     /// Says whether the time is lost.
     #[must_use]
     pub const fn time_lost(&self) -> bool {
@@ -162,39 +168,43 @@ fn half(runs: &[Run], peer: &str, second: u32) -> f64 {
     fastest(&runs.iter().filter(mine).collect::<Vec<_>>())
 }
 
-/// Judges one of ours, or returns `None` where it or every peer is missing, or one of both failed in half of the turns.
+/// Judges one of ours, or returns `None` where it or every peer is missing, or failed in half of the turns, unless that is ours: who
+/// fails has lost.
 #[must_use]
 pub fn judge(ours: &str, judge: Judge, runs: &[Run]) -> Option<Verdict> {
     let summaries = of_pattern(runs);
     let own = summaries.iter().find(|summary| summary.peer == ours)?;
     let rivals: Vec<&Summary> =
         summaries.iter().filter(|summary| is_rival(ours, judge, &summary.peer)).collect();
-    let best_of = |which: u32| {
-        let chosen = |peer: &Summary| half(runs, &peer.peer, which);
-        rivals.iter().min_by(|a, b| chosen(a).total_cmp(&chosen(b)))
-    };
+    let halves = |peer: &str| [0, 1].map(|which| half(runs, peer, which));
+    // Who failed in all turns of a half cannot be compared there, however fast it was in the other.
+    let compared: Vec<(&Summary, [f64; 2])> = rivals
+        .iter()
+        .map(|rival| (*rival, halves(&rival.peer)))
+        .filter(|(_, times)| times.iter().all(|time| time.is_finite()))
+        .collect();
+    let best_of = |which: usize| compared.iter().min_by(|(_, a), (_, b)| a[which].total_cmp(&b[which]));
     let best = [best_of(0)?, best_of(1)?];
     let leanest =
         rivals.iter().filter(|rival| rival.stays_as_warm_as(own)).min_by(|a, b| a.peak.total_cmp(&b.peak));
     // What a program has without any pattern differs by allocator, and is no matter of patterns.
     let leaner = leanest.filter(|rival| own.peak > rival.peak + MEMORY_SLACK_BYTES / 4.0);
-    let times = [1, 0]
-        .map(|which| half(runs, ours, which))
-        .into_iter()
-        .zip([half(runs, &best[0].peer, 1), half(runs, &best[1].peer, 0)]);
-    let times: Vec<(f64, f64)> = times.collect();
-    // Who failed in all turns of a half has no time there.
-    times.iter().all(|(own, best)| own.is_finite() && best.is_finite()).then(|| Verdict {
-        best: if best[0] == best[1] {
-            best[0].peer.clone()
+    let times = halves(ours);
+    // Both are beyond any that is lost where ours has no time.
+    let median = |best: &Summary| {
+        if times.iter().all(|time| time.is_finite()) { own.median / best.median } else { f64::INFINITY }
+    };
+    Some(Verdict {
+        best: if best[0].0 == best[1].0 {
+            best[0].0.peer.clone()
         } else {
-            best.map(|b| b.peer.as_str()).join(", ")
+            best.map(|(b, _)| b.peer.as_str()).join(", ")
         },
-        time: mean_of_two(times[0].0 / times[0].1, times[1].0 / times[1].1),
-        median: mean_of_two(own.median / best[0].median, own.median / best[1].median),
+        time: mean_of_two(times[1] / best[0].1[1], times[0] / best[1].1[0]),
+        median: mean_of_two(median(best[0].0), median(best[1].0)),
         memory: own.peak / MEMORY_RATIO_MAX.mul_add(own.live, MEMORY_SLACK_BYTES),
         leaner: leaner.map(|rival| rival.peer.clone()),
-        agreed: is_settled(runs, ours) && best.iter().all(|best| is_settled(runs, &best.peer)),
+        agreed: is_settled(runs, ours) && best.iter().all(|(best, _)| is_settled(runs, &best.peer)),
     })
 }
 
@@ -295,6 +305,35 @@ mod tests {
         assert!(judge(OURS, Judge::Peers, &runs).is_some());
         runs.retain(|run| run.peer == OURS || run.turn == 0);
         assert_eq!(judge(OURS, Judge::Peers, &runs), None);
+    }
+
+    /// Its row was left out without a word.
+    #[test]
+    fn ours_has_lost_where_it_fails() {
+        let mut runs = runs(&[(OURS, &[10.0, 11.0]), ("glibc", &[12.0, 12.0])]);
+        for failing in [1, 0] {
+            for run in runs.iter_mut().filter(|run| run.peer == OURS && run.turn == failing) {
+                *run = Run::failed("some", OURS, failing);
+            }
+            let verdict = judge(OURS, Judge::Peers, &runs).expect("it is judged");
+            assert!(
+                verdict.failed() && verdict.time_lost() && verdict.median > TIME_RATIO_MAX,
+                "{verdict:?}"
+            );
+            assert_eq!(verdict.best, "glibc");
+        }
+        runs.retain(|run| run.peer != OURS);
+        assert_eq!(judge(OURS, Judge::Peers, &runs), None, "it was not run");
+    }
+
+    /// The row had none where the fastest of one half had failed in the other.
+    #[test]
+    fn who_fails_in_half_of_the_turns_hides_nobody_else() {
+        let mut runs = runs(&[(OURS, &[10.0, 10.0]), ("glibc", &[5.0, 5.0]), ("jemalloc", &[8.0, 8.0])]);
+        runs.retain(|run| run.peer != "glibc" || run.turn == 0);
+        runs.push(Run::failed("some", "glibc", 1));
+        let verdict = judge(OURS, Judge::Peers, &runs).expect("there is one with both");
+        assert_eq!((verdict.best.as_str(), (verdict.time * 100.0).round()), ("jemalloc", 125.0));
     }
 
     #[test]

@@ -81,13 +81,18 @@ fn row(summary: &Summary, factor: f64, fastest: f64) -> [String; 10] {
         time(factor * summary.min),
         time(factor * summary.median),
         time(factor * summary.cold),
-        format!("{:.0}", summary.faults),
-        format!("{:.1}", 1e3 * summary.kernel),
+        number(summary.faults, 0),
+        number(1e3 * summary.kernel, 1),
         mib(summary.peak),
         mib(summary.left),
         format!("{:.1}", summary.address_space / f64::from(1 << 30)),
-        format!("{:.2}", summary.min / fastest),
+        number(summary.min / fastest, 2),
     ]
+}
+
+/// A number with so many digits behind the point, or what stands for none: who failed has no times.
+fn number(value: f64, digits: usize) -> String {
+    if value.is_finite() { format!("{value:.digits$}") } else { "–".into() }
 }
 
 /// Says in a sentence whether a row is won.
@@ -95,6 +100,9 @@ fn row(summary: &Summary, factor: f64, fastest: f64) -> [String; 10] {
 pub fn sentence(ours: &str, verdict: &Verdict) -> String {
     let Verdict { best, time, median, memory, .. } = verdict;
     let outcome = outcome(verdict);
+    if verdict.failed() {
+        return format!("{ours}: {outcome}.");
+    }
     let leaner = leaner(verdict, "stays warm in less");
     format!(
         "{ours}: {outcome}: {time:.2} of the time of {best} (medians: {median:.2}), {memory:.2} of the memory \
@@ -109,6 +117,7 @@ fn mib(bytes: f64) -> String {
 /// Writes a number with three digits that say something.
 fn time(value: f64) -> String {
     match value {
+        v if !v.is_finite() => "–".into(),
         v if v >= 100.0 => format!("{v:.0}"),
         v if v >= 10.0 => format!("{v:.1}"),
         v if v >= 1.0 => format!("{v:.2}"),
@@ -167,19 +176,33 @@ fn score_of(judged: &[Judged]) -> String {
     format!(
         "Of {} rows, each against the best of all peers that ran it, {won} are won, {in_time} lost in time, and {in_memory} lost \
          in memory alone; by the medians {by_medians} would be lost in time. The best peer is chosen on each half of the turns and \
-         compared on the other. The geometric mean of our times over that peer's is {:.2}, by the medians {:.2}{}.{}",
+         compared on the other. The geometric mean of our times over that peer's is {:.2}, by the medians {:.2}{}.{}{}",
         judged.len(),
         mean_of(judged, |verdict| verdict.time),
         mean_of(judged, |verdict| verdict.median),
         without_pairs(judged),
+        of_failures(judged),
         of_small_sides(judged),
     )
 }
 
+/// The geometric mean, of what did not fail.
 fn mean_of(judged: &[Judged], of: fn(&Verdict) -> f64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "some dozens of rows")]
-    let count = judged.len() as f64;
-    (judged.iter().map(|(.., verdict)| of(verdict).ln()).sum::<f64>() / count).exp()
+    geometric(judged.iter().filter(|(.., verdict)| !verdict.failed()).map(|(.., verdict)| of(verdict)))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "some dozens of rows")]
+fn geometric(values: impl Iterator<Item = f64>) -> f64 {
+    let (count, sum) = values.fold((0_usize, 0.0), |(count, sum), value| (count + 1, sum + value.ln()));
+    (sum / count as f64).exp()
+}
+
+/// Says how many rows have no part in the means, if there are any.
+fn of_failures(judged: &[Judged]) -> String {
+    match judged.iter().filter(|(.., verdict)| verdict.failed()).count() {
+        0 => String::new(),
+        rows => format!(" {rows} of those lost in time have none, as ours failed, and no part in the means."),
+    }
 }
 
 /// Says what the means are without the many rows that time an allocation and its free alone, if there are any.
@@ -218,7 +241,7 @@ pub fn together(measured: &[Measured]) -> String {
             .iter()
             .map(values)
             .fold([f64::INFINITY; 3], |a, b| std::array::from_fn(|i| a[i].min(b[i])));
-        for summary in &summaries {
+        for summary in summaries.iter().filter(|summary| summary.min.is_finite()) {
             let own = values(summary);
             let ratios = std::array::from_fn(|i| own[i] / least[i]);
             match all.iter_mut().find(|(name, _)| *name == summary.peer) {
@@ -227,10 +250,7 @@ pub fn together(measured: &[Measured]) -> String {
             }
         }
     }
-    #[expect(clippy::cast_precision_loss, reason = "some dozens of rows")]
-    let mean = |rows: &[[f64; 3]], i: usize| {
-        (rows.iter().map(|row| row[i].ln()).sum::<f64>() / rows.len() as f64).exp()
-    };
+    let mean = |rows: &[[f64; 3]], i: usize| geometric(rows.iter().map(|row| row[i]));
     all.sort_by(|(_, a), (_, b)| mean(a, 0).total_cmp(&mean(b, 0)));
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header([
@@ -243,17 +263,21 @@ pub fn together(measured: &[Measured]) -> String {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
+    let mut some_lack = false;
     for (name, rows) in &all {
         let worst = rows.iter().map(|row| row[0]).fold(0.0, f64::max);
-        table.add_row(
-            [name.clone()]
-                .into_iter()
-                .chain([mean(rows, 0), mean(rows, 1), worst, mean(rows, 2)].map(|v| format!("{v:.2}"))),
-        );
+        let mut cells = [mean(rows, 0), mean(rows, 1), worst, mean(rows, 2)].map(|v| format!("{v:.2}"));
+        if rows.len() < measured.len() {
+            some_lack = true;
+            cells[0] += &format!(" ({})", rows.len());
+        }
+        table.add_row([name.clone()].into_iter().chain(cells));
     }
+    let lacking =
+        if some_lack { "; in brackets of how many, where it ran fewer or failed in some" } else { "" };
     format!(
         "{table}\n\nOver {} workloads, as multiples of whichever allocator was best at each: geometric means of the times (fastest rounds, \
-         medians), the worst of its times, and the geometric mean of the peaks.",
+         medians), the worst of its times, and the geometric mean of the peaks{lacking}.",
         measured.len()
     )
 }
@@ -285,8 +309,8 @@ pub fn overview(measured: &[Measured]) -> String {
             pattern.name.clone(),
             (*ours).into(),
             verdict.best.clone(),
-            format!("{:.2}", verdict.time),
-            format!("{:.2}", verdict.median),
+            number(verdict.time, 2),
+            number(verdict.median, 2),
             mib(own.peak),
             mib(own.live),
             format!("{:.2}", verdict.memory),
@@ -313,6 +337,9 @@ fn leaner(verdict: &Verdict, how: &str) -> String {
 }
 
 fn outcome(verdict: &Verdict) -> String {
+    if verdict.failed() {
+        return "**LOST**: it failed".into();
+    }
     let outcome = match (verdict.time_lost(), verdict.memory_lost()) {
         (false, false) => "won",
         (true, false) => "**LOST** in time",
@@ -320,4 +347,55 @@ fn outcome(verdict: &Verdict) -> String {
         (true, true) => "**LOST** in time and memory",
     };
     format!("{outcome}{}", if verdict.agreed { "" } else { " (turns differ)" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::patterns;
+    use crate::record::{Outcome, Round};
+
+    fn run(pattern: &Pattern, peer: &str, turn: u32, seconds: f64) -> Run {
+        let round = |round| Round { round, seconds, ..Round::default() };
+        let outcome =
+            Outcome { rounds: vec![round(0), round(1)], peak_resident_bytes: 1 << 20, ..Outcome::default() };
+        Run { outcome, ..Run::failed(&pattern.name, peer, turn) }
+    }
+
+    #[test]
+    fn who_lacks_workloads_says_how_many_it_has() {
+        let all = patterns::all();
+        let both = |pattern| vec![run(pattern, peers::OURS, 0, 2.0), run(pattern, "glibc", 0, 1.0)];
+        let failed = vec![Run::failed(&all[1].name, peers::OURS, 0), run(&all[1], "glibc", 0, 1.0)];
+        let measured =
+            [(&all[0], both(&all[0])), (&all[1], failed), (&all[2], vec![run(&all[2], "glibc", 0, 1.0)])];
+        let text = together(&measured);
+        let row = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(&format!("| {name} "))).expect("has a row");
+            line.split('|').map(str::trim).nth(2).expect("has a time").to_owned()
+        };
+        assert_eq!((row(peers::OURS).as_str(), row("glibc").as_str()), ("2.00 (1)", "1.00"), "{text}");
+        assert!(text.contains("Over 3 workloads") && text.contains("in brackets of how many"), "{text}");
+        assert!(!together(&measured[..1]).contains("brackets"));
+    }
+
+    #[test]
+    fn a_row_in_which_ours_failed_is_lost() {
+        let all = patterns::all();
+        let won = vec![run(&all[0], peers::OURS, 0, 1.0), run(&all[0], "glibc", 0, 1.0)];
+        let failed = vec![Run::failed(&all[1].name, peers::OURS, 0), run(&all[1], "glibc", 0, 1.0)];
+        let text = overview(&[(&all[0], won), (&all[1], failed.clone())]);
+        assert!(
+            text.starts_with(
+                "Of 2 rows, each against the best of all peers that ran it, 1 are won, 1 lost in time,"
+            ),
+            "{text}"
+        );
+        assert!(
+            text.contains("over that peer's is 1.00, by the medians 1.00. 1 of those lost in time have none"),
+            "{text}"
+        );
+        assert!(text.contains("**LOST**: it failed"), "{text}");
+        assert!(of_pattern(&all[1], &failed).ends_with("\nnalloc: **LOST**: it failed.\n"));
+    }
 }
