@@ -4,12 +4,15 @@
 //! Why the style sheet: a picture in a document does not know its ground, so lines and letters are drawn in one dark
 //! colour, which a rule in the picture turns light where the reader prefers dark.
 
+mod beside;
+
 use std::fs;
 use std::path::Path;
 
 use plotters::prelude::*;
 use prove_harness::Error;
 
+use self::beside::beside;
 use crate::patterns::CURVES;
 use crate::peers::{self, OURS};
 use crate::report::{Measured, beside_ours};
@@ -71,12 +74,14 @@ pub fn draw(measured: &[Measured], folder: &Path) -> Result<Vec<Plot>, Error> {
             plots.push(Plot { file: file.into(), about: about.into() });
             write(folder, file, beside(&rows, about, value))
         };
-        add("time.svg", "time of each allocator, as a multiple of ours: right of 1 is slower", |point| {
-            point.1
-        })?;
+        add(
+            "time.svg",
+            "time of each allocator, as a multiple of ours, which is the line: left of it is faster; arrows lie farther out",
+            |point| point.1,
+        )?;
         add(
             "memory.svg",
-            "peak memory of each allocator, as a multiple of ours: right of 1 is more",
+            "peak memory of each allocator, as a multiple of ours, which is the line: left of it is less; arrows lie farther out",
             |point| point.2,
         )?;
     }
@@ -101,49 +106,6 @@ fn write<E: std::fmt::Display>(folder: &Path, file: &str, svg: Result<String, E>
 /// A pattern and its points: allocator, time, memory.
 type Row<'a> = (&'a str, Vec<(String, f64, f64)>);
 type Drawing<T> = Result<T, Box<dyn std::error::Error>>;
-
-/// Draws a line per pattern with a point per allocator, over a logarithmic axis.
-fn beside(rows: &[Row], about: &str, value: fn(&(String, f64, f64)) -> f64) -> Drawing<String> {
-    let mut svg = String::new();
-    {
-        let height = u32::try_from(rows.len()).unwrap_or(0) * 16 + 150;
-        let root = SVGBackend::with_string(&mut svg, (900, height)).into_drawing_area();
-        let values = || rows.iter().flat_map(|(_, points)| points.iter().map(value));
-        let (low, high) = (values().fold(0.9, f64::min) / 1.1, values().fold(1.1, f64::max) * 1.1);
-        #[expect(clippy::cast_precision_loss, reason = "some dozens of rows")]
-        let count = rows.len() as f64;
-        let mut chart = ChartBuilder::on(&root)
-            .caption(about, ("sans-serif", 16).into_font().color(&INK))
-            .margin(10)
-            .margin_bottom(70)
-            .x_label_area_size(30)
-            .y_label_area_size(150)
-            .build_cartesian_2d((low..high).log_scale(), 0.0..count)?;
-        let text = ("sans-serif", 11).into_font().color(&INK);
-        chart
-            .configure_mesh()
-            .disable_y_mesh()
-            .y_labels(0)
-            .axis_style(INK)
-            .bold_line_style(FAINT)
-            .light_line_style(TRANSPARENT)
-            .label_style(text.clone())
-            .x_label_formatter(&|x| format!("{x}"))
-            .draw()?;
-        for ((name, points), line) in rows.iter().zip(0_u32..) {
-            let y = count - f64::from(line) - 0.5;
-            chart.draw_series(LineSeries::new([(low, y), (high, y)], FAINT))?;
-            let (_, row) = chart.backend_coord(&(low, y));
-            root.draw_text(name, &text, (12, row - 6))?;
-            let shown = points.iter().filter(|point| is_shown(&point.0));
-            let dots = shown.map(|point| Circle::new((value(point), y), 4, colour(&point.0).filled()));
-            chart.draw_series(dots)?;
-        }
-        legend(&root, rows.iter().flat_map(|(_, points)| points.iter().map(|point| point.0.as_str())))?;
-        root.present()?;
-    }
-    Ok(svg)
-}
 
 /// Of our own forms only the main one.
 fn is_shown(peer: &str) -> bool {
