@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use prove_harness::record::{Record, Run};
+use prove_harness::record::Record;
 use prove_harness::{Choice, Contender, Error, Rows, Settings, Task, compare_all, table};
 
 use crate::build::{Program, children};
@@ -115,6 +115,7 @@ pub fn compare(
     peers: &[&'static Peer],
     settings: &Settings,
 ) -> Result<(), Error> {
+    let before = settings.json.as_deref().map_or(Ok(None), Record::read_if_any)?;
     // Those would be inherited by all.
     if let Some(name) = foreign_settings().next() {
         let name = name.to_string_lossy();
@@ -134,31 +135,8 @@ pub fn compare(
     };
     let contenders: Vec<Contender> = peers.iter().filter_map(contender).collect();
     let tasks: Vec<Task> = rows.iter().map(|rows| statement.task(*rows)).collect();
-    let before = settings.json.as_deref().and_then(record_in);
-    let failed = compare_all(&tasks, &contenders, settings)?;
-    if let (Some(before), Some(path)) = (before, &settings.json) {
-        add_to_what_is_new(before, path)?;
-    }
+    let failed = compare_all(&tasks, &contenders, settings, before)?;
     failed.into_iter().next().map_or(Ok(()), Err)
-}
-
-/// What a file holds, if it is a record.
-fn record_in(path: &Path) -> Option<Record> {
-    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
-}
-
-/// Keeps in a file that was written anew what stood in it `before` of other statements, and under other allocators.
-fn add_to_what_is_new(before: Record, path: &Path) -> Result<(), Error> {
-    let Some(mut now) = record_in(path) else { return Ok(()) };
-    let again = |run: &Run, other: &Run| run.statement == other.statement && run.allocator == other.allocator;
-    let mut runs = before.runs;
-    runs.retain(|run| now.runs.iter().all(|other| !again(run, other)));
-    if runs.is_empty() {
-        return Ok(());
-    }
-    runs.append(&mut now.runs);
-    let text = serde_json::to_string_pretty(&Record { runs, ..now }).map_err(std::io::Error::other);
-    text.and_then(|text| fs::write(path, text)).map_err(|cause| Error::doing("writing the record", cause))
 }
 
 /// Where a record keeps the proofs of a statement, in its folder.

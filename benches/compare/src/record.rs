@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use prove_harness::Error;
+use prove_harness::record::replace;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -245,12 +246,12 @@ impl Record {
     }
 }
 
-/// Writes rows into a file; none where there are none.
 /// A line about a machine without what somebody who knows more has added to it in brackets.
 fn bare(line: &str) -> &str {
     line.split_once(" (").map_or(line, |(bare, _)| bare)
 }
 
+/// Writes rows into a file; none where there are none.
 fn write_if_any<T: Serialize>(rows: &[T], path: &Path) -> Result<(), csv::Error> {
     if rows.is_empty() {
         return Ok(());
@@ -265,13 +266,6 @@ fn table<T: Serialize>(rows: impl IntoIterator<Item = T>) -> Result<Vec<u8>, csv
         text.serialize(row)?;
     }
     text.into_inner().map_err(|cause| cause.into_error().into())
-}
-
-/// Puts a file in the place of the one of that name, which stays what it was until the new one is whole.
-fn replace(path: &Path, text: &[u8]) -> std::io::Result<()> {
-    let new = path.with_extension("new");
-    fs::write(&new, text)?;
-    fs::rename(new, path)
 }
 
 /// Reads the rows of a file; none where there is none.

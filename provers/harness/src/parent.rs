@@ -13,7 +13,7 @@ use crate::cli::{Settings, say};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::progress::Progress;
-use crate::record::{End, Event, Record, Round, Run};
+use crate::record::{End, Event, Record, Round, Run, probe};
 use crate::table;
 
 /// One statement to compare allocators on.
@@ -51,12 +51,13 @@ pub fn compare(tasks: &[Task], settings: &Settings) -> Result<(), Error> {
         choice: choice.name().into(),
         environment: Vec::new(),
     };
-    let failed = compare_all(tasks, &Choice::COMPARED.map(contender), settings)?;
+    let failed = compare_all(tasks, &Choice::COMPARED.map(contender), settings, None)?;
     failed.into_iter().next().map_or(Ok(()), Err)
 }
 
 /// Does as [`compare`] among any programs that were built from the same prover, and goes on where one of them fails:
-/// returns the failures.
+/// returns the failures. What there is so far is written after each turn, beside what was there `before`, so that who interrupts
+/// loses one turn.
 ///
 /// # Errors
 /// When the record cannot be written.
@@ -64,12 +65,11 @@ pub fn compare_all(
     tasks: &[Task],
     contenders: &[Contender],
     settings: &Settings,
+    before: Option<Record>,
 ) -> Result<Vec<Error>, Error> {
     // Before the work, not after it: a record that cannot be written is better known now.
-    // An older one is there until there is a new one.
     if let Some(path) = &settings.json {
-        let opened = fs::File::options().create(true).append(true).open(path);
-        opened.map_err(|cause| Error::doing(format!("creating {}", path.display()), cause))?;
+        probe(path).map_err(|cause| Error::doing(format!("creating {}", path.display()), cause))?;
     }
     if let Some(folder) = &settings.trace {
         fs::create_dir_all(folder)
@@ -78,7 +78,15 @@ pub fn compare_all(
     let machine = Machine::here();
     let processes = tasks.len() * contenders.len() * settings.turns as usize;
     let progress = Progress::new(processes as u64 * u64::from(settings.rounds), settings);
-    let mut runs = Vec::with_capacity(processes);
+    let mut record = Record { machine, threads: settings.threads(), runs: Vec::with_capacity(processes) };
+    let keep = |record: &Record| match &settings.json {
+        Some(path) if !record.runs.is_empty() => match before.clone() {
+            Some(before) => before.joined(record.clone()).write(path),
+            None => record.write(path),
+        },
+        _ => Ok(()),
+    };
+    let mut written = Ok(());
     let mut failed = Vec::new();
     let mut traces = Vec::new();
     for task in tasks {
@@ -89,7 +97,7 @@ pub fn compare_all(
                         // A file that could not be written was told of by the process itself.
                         traces
                             .extend(trace_of(task, contender, turn, settings).filter(|trace| trace.exists()));
-                        runs.push(run);
+                        record.runs.push(run);
                     }
                     Err(error) => {
                         progress.say(&format!("failed: {error}"));
@@ -97,15 +105,14 @@ pub fn compare_all(
                     }
                 }
             }
+            // What cannot be written now may be later, and the table can be shown.
+            written = keep(&record);
+            if let Err(error) = &written {
+                progress.say(&error.to_string());
+            }
         }
     }
     progress.done();
-    let record = Record { machine, threads: settings.threads(), runs };
-    // Neither is lost where the other cannot be written.
-    let written = settings.json.as_ref().map_or(Ok(()), |path| {
-        let text = serde_json::to_string_pretty(&record).map_err(std::io::Error::other);
-        text.and_then(|text| fs::write(path, text)).map_err(|cause| Error::doing("writing the record", cause))
-    });
     say(table::render(&record.runs))?;
     say(table::caption(&record, settings.rounds))?;
     written?;
@@ -211,11 +218,75 @@ fn listen(child: &mut Child, progress: &Progress) -> Result<(Vec<Round>, End), E
 
 #[cfg(test)]
 mod tests {
-    use super::order;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use clap::Parser;
+
+    use super::{Contender, Record, Settings, Task, compare_all, order};
 
     #[test]
     fn every_second_turn_runs_backwards() {
         assert_eq!([order(&["a", "b"], 0), order(&["a", "b"], 1)].concat(), [&"a", &"b", &"b", &"a"]);
         assert_eq!(order(&[1, 2], 2), order(&[1, 2], 0));
+    }
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        settings: Settings,
+    }
+
+    /// A folder of its own for a test.
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("prove-harness-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("can be made");
+        folder
+    }
+
+    /// Runs a script in the place of a prover so many times, with a record, and returns how many of them failed.
+    fn compared(script: &str, turns: &str, json: &Path, before: Option<Record>) -> usize {
+        let words = ["prove", "--turns", turns, "--threads", "1", "--json", json.to_str().expect("is plain")];
+        let settings = Cli::try_parse_from(words).expect("parses").settings;
+        let arguments = ["-c", script].map(String::from).to_vec();
+        let task = Task { statement: "counting".into(), arguments };
+        let contender = Contender {
+            name: "some".into(),
+            program: "/bin/sh".into(),
+            choice: "system".into(),
+            environment: Vec::new(),
+        };
+        compare_all(&[task], &[contender], &settings, before).expect("can be written").len()
+    }
+
+    /// What was proved in hours was lost with whoever interrupted it, as all was written at the end.
+    #[test]
+    fn what_was_proved_is_kept_after_each_turn_beside_what_was_there() {
+        let folder = folder("turns");
+        let (json, seen) = (folder.join("it.json"), folder.join("seen.json"));
+        let end = r#"{"event":"end","peak_resident_bytes":1,"hit_rate":null}"#;
+        // What the process of the second turn sees stays.
+        let script = format!("cat {} > {} 2>/dev/null; echo '{end}'", json.display(), seen.display());
+        let other = crate::statistics::tests::run("other", 0, &[1.0, 1.0], 1);
+        let before = Record { machine: crate::machine::Machine::here(), threads: 1, runs: vec![other] };
+        assert_eq!(compared(&script, "2", &json, Some(before)), 0);
+        let read = |path: &Path| {
+            let record = Record::read_if_any(path).expect("is a record").expect("is there");
+            record.runs.iter().map(|run| (run.allocator.clone(), run.turn)).collect::<Vec<_>>()
+        };
+        let (kept, all) = (read(&seen), read(&json));
+        fs::remove_dir_all(&folder).expect("was made");
+        assert_eq!(kept, [("other".into(), 0), ("some".into(), 0)]);
+        assert_eq!(all, [("other".into(), 0), ("some".into(), 0), ("some".into(), 1)]);
+    }
+
+    /// An empty file was left, which is no record.
+    #[test]
+    fn who_fails_leaves_no_file() {
+        let folder = folder("none");
+        assert_eq!(compared("exit 1", "1", &folder.join("it.json"), None), 1);
+        let left = fs::read_dir(&folder).expect("is there").count();
+        fs::remove_dir_all(&folder).expect("was made");
+        assert_eq!(left, 0);
     }
 }

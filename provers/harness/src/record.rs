@@ -4,8 +4,13 @@
 //! shared by both, one JSON object per line of the child's standard output. The raw rows in a record are these
 //! same types, so nothing shown in the table is computed from anything but what the record holds.
 
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
 use serde::{Deserialize, Serialize};
 
+use crate::error::Error;
 use crate::machine::Machine;
 
 /// One line of a child's standard output.
@@ -70,4 +75,65 @@ pub struct Record {
     pub threads: usize,
     /// The processes in the order in which they ran.
     pub runs: Vec<Run>,
+}
+
+impl Record {
+    /// Reads what a file holds; nothing where there is none, or an empty one.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is no record.
+    pub fn read_if_any(path: &Path) -> Result<Option<Self>, Error> {
+        let doing =
+            |cause: &dyn std::fmt::Display| Error::doing(format!("reading {}", path.display()), cause);
+        match fs::read_to_string(path) {
+            Ok(text) if text.is_empty() => Ok(None),
+            Ok(text) => serde_json::from_str(&text).map(Some).map_err(|cause| doing(&cause)),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(cause) => Err(doing(&cause)),
+        }
+    }
+
+    /// Adds what was measured later: it takes the place of runs of the same statements under the same allocators.
+    #[must_use]
+    pub fn joined(mut self, later: Self) -> Self {
+        let again =
+            |run: &Run, other: &Run| run.statement == other.statement && run.allocator == other.allocator;
+        self.runs.retain(|run| later.runs.iter().all(|other| !again(run, other)));
+        self.runs.extend(later.runs);
+        self
+    }
+
+    /// Writes the record into a file, which is replaced as a whole or not at all.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), Error> {
+        let text = serde_json::to_string_pretty(self).map_err(io::Error::other);
+        let written = text.and_then(|text| replace(path, text.as_bytes()));
+        written.map_err(|cause| Error::doing(format!("writing {}", path.display()), cause))
+    }
+}
+
+/// Puts a file in the place of the one of that name, which stays what it was until the new one is whole.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let new = beside(path);
+    fs::write(&new, text)?;
+    fs::rename(new, path)
+}
+
+/// Sees to it that a file can be replaced, and leaves nothing.
+///
+/// # Errors
+/// When it cannot.
+pub(crate) fn probe(path: &Path) -> io::Result<()> {
+    let new = beside(path);
+    fs::write(&new, [])?;
+    fs::remove_file(new)
+}
+
+fn beside(path: &Path) -> PathBuf {
+    path.with_extension("new")
 }
