@@ -1,16 +1,13 @@
 //! The parent: every pattern under every allocator, turn by turn, each in a process of its own.
 //!
-//! Why this order: all turns of a pattern follow each other, and every second turn runs the allocators backwards
-//! (A B C, C B A), so that a machine that warms up or gets busier favours nobody; each two turns begin with another, as
-//! whoever is last of one and first of the next runs at half as many moments as others (docs/EXPERIMENTS.md, "A host of two
-//! speeds"). The parent itself is idle while a child works. Where halves of the turns do not agree, those that may be the best have more of them. A child that fails is a line in the record and does not stop the others.
+//! All turns of a pattern follow each other, each in an [`order`] that favours nobody. The parent itself is idle while a child works. Where halves of the turns do not agree, those that may be the best have more of them. A child that fails is a line in the record and does not stop the others.
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use prove_harness::Error;
 use prove_harness::machine::Machine;
+use prove_harness::{Error, order};
 
 use crate::build::{Program, children};
 use crate::patterns::Pattern;
@@ -117,17 +114,6 @@ fn more_turns(
     }
     let names = summary::unsettled(pattern.judge, runs);
     peers.iter().copied().filter(|peer| names.iter().any(|name| name == peer.name)).collect()
-}
-
-/// The allocators in the order of this turn. Each two turns begin about a third of them further on than the two before.
-pub(crate) fn order(peers: &[&'static Peer], turn: u32) -> Vec<&'static Peer> {
-    let mut peers = peers.to_vec();
-    let (pair, count) = (turn as usize / 2, peers.len().max(1));
-    peers.rotate_left(pair * (count / 3 + 1) % count);
-    if turn % 2 == 1 {
-        peers.reverse();
-    }
-    peers
 }
 
 /// Adds the arguments and the environment of a child to a command that ends in its program.
@@ -249,26 +235,5 @@ mod tests {
         };
         assert_eq!((more(5, 15, false, 5), more(5, 15, false, 14), more(5, 15, false, 15)), (2, 2, 0));
         assert_eq!((more(5, 15, true, 5), more(1, 3, false, 1), more(5, 5, false, 5)), (0, 0, 0));
-    }
-
-    #[test]
-    fn every_second_turn_runs_backwards() {
-        let peers: Vec<_> = ALL.iter().collect();
-        let names = |turn| order(&peers, turn).iter().map(|peer| peer.name).collect::<Vec<_>>();
-        for turn in [0, 2, 4] {
-            assert_eq!(names(turn + 1), names(turn).into_iter().rev().collect::<Vec<_>>());
-        }
-    }
-
-    /// Ours was the last of the list, and so at the end of one turn and the beginning of the next, every time.
-    #[test]
-    fn nobody_runs_twice_in_a_row_in_each_two_turns() {
-        for count in 2..=ALL.len() {
-            let peers: Vec<_> = ALL[..count].iter().collect();
-            let twice = |pair: u32| order(&peers, 2 * pair).last().expect("there are some").name;
-            assert_ne!(twice(0), twice(1), "{count}");
-            assert_ne!(twice(1), twice(2), "{count}");
-        }
-        assert!(order(&[], 3).is_empty());
     }
 }

@@ -21,9 +21,10 @@ pub struct Settings {
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub rounds: u32,
 
-    /// Processes per statement and allocator; every second turn runs the allocators in reverse order
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub turns: u32,
+    /// Processes per statement and allocator; every second turn runs the allocators in reverse order [default: 2; 4 where more
+    /// than two are compared]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    turns: Option<u32>,
 
     /// Worker threads of each prover [default: the processors it may use]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4096))]
@@ -55,6 +56,13 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Returns how many turns so many contenders take. Two turns of more than two are forwards and backwards alone: whoever is at an
+    /// end runs twice in a row.
+    #[must_use]
+    pub fn turns(&self, contenders: usize) -> u32 {
+        self.turns.unwrap_or(if contenders > 2 { 4 } else { 2 })
+    }
+
     /// Returns the number of worker threads.
     #[must_use]
     pub fn threads(&self) -> usize {
@@ -216,6 +224,9 @@ mod tests {
         assert!(
             cli.settings.allocator.is_none() && cli.settings.threads() >= 1 && cli.rows.count() == 1 << 14
         );
+        let turns = |words: &[&str], contenders| parse(words).map(|cli| cli.settings.turns(contenders));
+        assert_eq!((turns(&[], 2), turns(&[], 3)), (Ok(2), Ok(4)));
+        assert_eq!(turns(&["--turns", "3"], 14), Ok(3));
         let cli = parse(&["--allocator", "nalloc", "--threads", "3"]).expect("child parses");
         assert_eq!((cli.settings.allocator, cli.settings.threads()), (Some(Choice::NAlloc), 3));
     }

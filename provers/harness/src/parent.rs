@@ -1,6 +1,6 @@
 //! The parent: starts itself once per turn, statement and allocator, listens, and prints the table.
 //!
-//! Why it is here: allocators are compared in alternating order (A B B A …), so that a machine that warms up or
+//! Why it is here: allocators are compared in alternating order ([`order`]), so that a machine that warms up or
 //! gets busier favours neither. The parent itself measures nothing and stays idle while a child proves.
 
 use std::fs;
@@ -12,6 +12,7 @@ use crate::allocator::{Choice, VARIABLE};
 use crate::cli::{Settings, say};
 use crate::error::Error;
 use crate::machine::Machine;
+use crate::order::order;
 use crate::progress::Progress;
 use crate::record::{End, Event, Record, Round, Run, probe};
 use crate::table;
@@ -38,7 +39,7 @@ pub struct Contender {
     pub environment: Vec<(String, String)>,
 }
 
-/// Proves every task under `System` and under `NAlloc`, `settings.turns` times in alternating order, and prints one
+/// Proves every task under `System` and under `NAlloc`, in turns of alternating order, and prints one
 /// table on standard output; shows progress on standard error.
 ///
 /// # Errors
@@ -76,8 +77,9 @@ pub fn compare_all(
             .map_err(|cause| Error::doing(format!("making {}", folder.display()), cause))?;
     }
     let machine = Machine::here();
-    let processes = tasks.len() * contenders.len() * settings.turns as usize;
-    let progress = Progress::new(processes as u64 * u64::from(settings.rounds), settings);
+    let turns = settings.turns(contenders.len());
+    let processes = tasks.len() * contenders.len() * turns as usize;
+    let progress = Progress::new(processes as u64 * u64::from(settings.rounds), turns);
     let mut record = Record { machine, threads: settings.threads(), runs: Vec::with_capacity(processes) };
     let keep = |record: &Record| match &settings.json {
         Some(path) if !record.runs.is_empty() => match before.clone() {
@@ -90,7 +92,7 @@ pub fn compare_all(
     let mut failed = Vec::new();
     let mut traces = Vec::new();
     for task in tasks {
-        for turn in 0..settings.turns {
+        for turn in 0..turns {
             for contender in order(contenders, turn) {
                 match run(task, contender, turn, settings, &progress) {
                     Ok(run) => {
@@ -127,15 +129,6 @@ pub fn compare_all(
 fn quoted(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
     if name.chars().all(is_plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', r"'\''")) }
-}
-
-/// The contenders in the order of this turn: A B, then B A, and so on.
-fn order<T>(contenders: &[T], turn: u32) -> Vec<&T> {
-    let mut order: Vec<&T> = contenders.iter().collect();
-    if turn % 2 == 1 {
-        order.reverse();
-    }
-    order
 }
 
 fn run(
@@ -223,13 +216,7 @@ mod tests {
 
     use clap::Parser;
 
-    use super::{Contender, Record, Settings, Task, compare_all, order};
-
-    #[test]
-    fn every_second_turn_runs_backwards() {
-        assert_eq!([order(&["a", "b"], 0), order(&["a", "b"], 1)].concat(), [&"a", &"b", &"b", &"a"]);
-        assert_eq!(order(&[1, 2], 2), order(&[1, 2], 0));
-    }
+    use super::{Contender, Record, Settings, Task, compare_all};
 
     #[derive(Parser)]
     struct Cli {

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::cli::Settings;
 use crate::record::{Round, Run};
 use crate::statistics::Summary;
 
@@ -23,15 +22,15 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Starts to show the way to `proofs` proofs.
-    pub(crate) fn new(proofs: u64, settings: &Settings) -> Self {
+    /// Starts to show the way to `proofs` proofs, in so many turns.
+    pub(crate) fn new(proofs: u64, turns: u32) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = if terminal { ProgressBar::new(proofs) } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len}  {msg}") {
             bar.set_style(style);
         }
         bar.enable_steady_tick(Duration::from_secs(1));
-        Self { bar, lines: !terminal, turns: settings.turns }
+        Self { bar, lines: !terminal, turns }
     }
 
     /// Says which process starts.

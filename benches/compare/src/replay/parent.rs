@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use prove_harness::{Error, say};
+use prove_harness::{Error, order, say};
 use zk_nalloc_trace::summary::Summary;
 use zk_nalloc_trace::{Story, Trace};
 
 use super::{Replay, Replayed, rows};
 use crate::build::{Program, children};
-use crate::compare::{Settings, environment, foreign_settings, order};
+use crate::compare::{Settings, environment, foreign_settings};
 use crate::peers::Peer;
 use crate::progress::Progress;
 
@@ -33,7 +33,7 @@ pub fn compare(
     let mut failed = 0;
     let mut outcomes: Vec<(&Peer, Vec<Replayed>)> = peers.iter().map(|&peer| (peer, Vec::new())).collect();
     for turn in 0..settings.turns {
-        for peer in order(peers, turn) {
+        for &peer in order(peers, turn) {
             progress.at(&format!("{}, turn {} of {}", peer.name, turn + 1, settings.turns));
             if let Some(program) = programs.of(peer) {
                 match run(program, file, peer, settings) {
