@@ -67,9 +67,9 @@ struct Run {
     #[arg(long, value_delimiter = ',', value_parser = peers::ALL.map(|peer| peer.name))]
     allocator: Vec<String>,
     /// Processes per pattern and allocator; every second turn runs the allocators backwards. A comparison of patterns in
-    /// full goes on with nalloc and those near the best while both halves of the turns differ
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    turns: u32,
+    /// full goes on with nalloc and those near the best while both halves of the turns differ [default: 5]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    turns: Option<u32>,
     /// How far it goes on, those included [default: three times as many]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3000))]
     turns_at_most: Option<u32>,
@@ -100,7 +100,8 @@ fn main() -> ExitCode {
             if let Some(name) = arguments.run.record.as_ref().filter(|_| settings.json.is_none()) {
                 settings.json = Some(provers::file_of(statement, &records().join(name)));
             }
-            is_there(&arguments.run)
+            of_provers(&arguments.run, &settings)
+                .and_then(|of_provers| is_there(&arguments.run, of_provers))
                 .and_then(|()| provers::compare(statement, &rows, &chosen_peers(&arguments.run), &settings))
         }
         Some(Task::Replay { trace }) => replay(&trace, &arguments.run),
@@ -108,6 +109,29 @@ fn main() -> ExitCode {
         None if arguments.run.list => list(),
         None => run(&arguments.run),
     })
+}
+
+/// Refuses what would count for nothing: options of patterns before the word `provers`, and behind it what stands before it. Returns
+/// what a record must be of.
+fn of_provers(options: &Run, provers: &prove_harness::Settings) -> Result<Settings, Error> {
+    let given = [
+        ("--pattern", !options.pattern.is_empty()),
+        ("--turns", options.turns.is_some()),
+        ("--turns-at-most", options.turns_at_most.is_some()),
+        ("--threads", options.threads.is_some()),
+        ("--quick", options.quick),
+        ("--stats", options.stats),
+        ("--list", options.list),
+    ];
+    if let Some((name, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(Error::new(format!(
+            "{name} before `provers` is for patterns; what provers take stands behind that word (provers --help)"
+        )));
+    }
+    if provers.allocator.is_some() {
+        return Err(Error::new("--allocator stands before `provers`, where it chooses some"));
+    }
+    Ok(Settings { threads: provers.threads(), ..settings(options) })
 }
 
 fn list() -> Result<(), Error> {
@@ -167,10 +191,13 @@ fn chosen(options: &Run) -> Result<Chosen, Error> {
     Ok(Chosen { patterns, arenas, peers, settings: settings(options) })
 }
 
+/// Turns of each, where nothing else is said.
+const TURNS: u32 = 5;
+
 fn settings(options: &Run) -> Settings {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.map_or(cpus, usize::from);
-    let turns = options.turns;
+    let turns = options.turns.unwrap_or(TURNS);
     Settings {
         turns,
         turns_at_most: options.turns_at_most.unwrap_or(compare::TURNS_TIMES * turns),
@@ -187,7 +214,7 @@ fn chosen_peers(options: &Run) -> Vec<&'static Peer> {
 
 fn system_calls(options: &Run) -> Result<(), Error> {
     let Chosen { patterns, peers, settings, .. } = chosen(options)?;
-    is_there(options)?;
+    is_there(options, settings)?;
     let calls = calls::count(&patterns, &peers, settings)?;
     let table = calls::table(&calls);
     let kept =
@@ -197,14 +224,14 @@ fn system_calls(options: &Run) -> Result<(), Error> {
 }
 
 fn replay(trace: &Path, options: &Run) -> Result<(), Error> {
-    is_there(options)?;
+    is_there(options, settings(options))?;
     replay::compare(trace, &chosen_peers(options), settings(options), |replays| {
         options.record.as_ref().map_or(Ok(()), |name| keep(Record { replays, ..Record::default() }, name))
     })
 }
 
 /// Refuses a record to which nothing can be added: only a comparison of patterns begins one.
-fn is_there(options: &Run) -> Result<(), Error> {
+fn is_there(options: &Run, settings: Settings) -> Result<(), Error> {
     let Some(name) = &options.record else { return Ok(()) };
     let folder = records().join(name);
     if !folder.exists() {
@@ -213,7 +240,7 @@ fn is_there(options: &Run) -> Result<(), Error> {
             folder.display()
         )));
     }
-    can_keep(name, settings(options))
+    can_keep(name, settings)
 }
 
 /// Writes a record, or adds to the one of that name, and returns its folder.
@@ -249,10 +276,11 @@ fn can_keep(name: &str, settings: Settings) -> Result<(), Error> {
 }
 
 fn run(options: &Run) -> Result<(), Error> {
-    if let Some(most) = options.turns_at_most.filter(|most| *most < options.turns) {
-        return Err(Error::new(format!("--turns-at-most {most}: --turns asks for {}", options.turns)));
-    }
     let Chosen { patterns, arenas, peers, settings } = chosen(options)?;
+    if settings.turns_at_most < settings.turns {
+        let Settings { turns, turns_at_most: most, .. } = settings;
+        return Err(Error::new(format!("--turns-at-most {most}: --turns asks for {turns}")));
+    }
     options.record.as_deref().map_or(Ok(()), |name| can_keep(name, settings))?;
     let all = options.pattern.is_empty() && options.allocator.is_empty() && !options.quick;
     let name = options.record.clone().or_else(|| all.then(|| fresh_name(&date())));
@@ -363,7 +391,43 @@ const fn civil(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{civil, is_meant};
+    use clap::Parser;
+
+    use super::{Arguments, Task, civil, is_meant, of_provers};
+
+    /// They were taken and counted for nothing.
+    #[test]
+    fn what_counts_for_nothing_is_refused_by_name() {
+        let checked = |words: &[&str]| {
+            let all = [&["zk-compare"], words].concat();
+            let Arguments { command: Some(Task::Provers { settings, .. }), run } =
+                Arguments::try_parse_from(all).expect("parses")
+            else {
+                panic!("proves")
+            };
+            of_provers(&run, &settings).map(|settings| settings.threads).map_err(|error| error.to_string())
+        };
+        for words in [
+            &["--turns", "5"][..],
+            &["--turns-at-most", "9"],
+            &["--threads", "1"],
+            &["--quick"],
+            &["--stats"],
+            &["--list"],
+            &["--pattern", "fill"],
+        ] {
+            let line = checked(&[words, &["provers"]].concat()).expect_err("it is of patterns");
+            assert!(
+                line.starts_with(&format!("{} before `provers`", words[0])) && !line.contains('\n'),
+                "{line}"
+            );
+        }
+        let line = checked(&["provers", "--allocator", "nalloc"]).expect_err("it chooses nobody there");
+        assert!(line.starts_with("--allocator stands before"), "{line}");
+        // Whether a record is of as many threads is asked of the provers' own, and not of those of patterns.
+        let words = ["--allocator", "nalloc", "--record", "x", "provers", "--turns", "5", "--threads", "77"];
+        assert_eq!(checked(&words), Ok(77));
+    }
 
     #[test]
     fn a_pattern_is_meant_by_a_part_of_its_name_or_by_all_of_it() {

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use prove_harness::machine::Machine;
 use prove_harness::record::Record;
 use prove_harness::{Choice, Contender, Error, Rows, Settings, Task, compare_all, table};
 
@@ -108,7 +109,7 @@ impl Statement {
 /// build left out with a line.
 ///
 /// # Errors
-/// When a program cannot be kept or the record cannot be written, and, once all is done, when one of them failed.
+/// When a program cannot be kept, the record cannot be added to, or it cannot be written, and, once all is done, when one of them failed.
 pub fn compare(
     statement: Statement,
     rows: &[Rows],
@@ -116,6 +117,10 @@ pub fn compare(
     settings: &Settings,
 ) -> Result<(), Error> {
     let before = settings.json.as_deref().map_or(Ok(None), Record::read_if_any)?;
+    let refused = before.as_ref().and_then(|before| before.refuses(&Machine::here(), settings.threads()));
+    if let (Some(why), Some(path)) = (refused, &settings.json) {
+        return Err(Error::new(format!("{}: it cannot be added to: {why}", path.display())));
+    }
     // Those would be inherited by all.
     if let Some(name) = foreign_settings().next() {
         let name = name.to_string_lossy();

@@ -41,6 +41,28 @@ impl Machine {
     }
 }
 
+impl Machine {
+    /// Says in what this one is another than `there`, if it is; not by what somebody who knows more has added in brackets.
+    #[must_use]
+    pub fn differs_from(&self, there: &Self) -> Option<String> {
+        let bare = |name: &str| name.split(" (").next().unwrap_or_default().to_owned();
+        let parts = |machine: &Self| {
+            [
+                ("processor", bare(&machine.processor)),
+                ("cpus", machine.cpus.to_string()),
+                ("MiB of memory", machine.memory_mib.to_string()),
+                ("kernel", machine.kernel.clone()),
+                ("huge pages", machine.huge_pages.clone()),
+                ("compiled for", machine.vectors.clone()),
+            ]
+        };
+        let mut both = parts(self).into_iter().zip(parts(there));
+        both.find_map(|((what, here), (_, there))| {
+            (here != there).then(|| format!("{what}: {here} here, {there} there"))
+        })
+    }
+}
+
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { processor, cpus, memory_mib, kernel, huge_pages, vectors } = self;
@@ -133,6 +155,16 @@ mod tests {
         assert_eq!(told(99, 1), "AMD EPYC", "of another time");
         assert_eq!(processor("vendor_id: GenuineIntel\nmodel name: X\n").as_deref(), Some("X"));
         assert_eq!(processor(""), None);
+    }
+
+    #[test]
+    fn another_machine_is_told_from_the_same_with_words_added() {
+        let here = Machine { processor: "AMD EPYC (Zen 3)".into(), ..Machine::here() };
+        let of = |processor: &str| Machine { processor: processor.into(), ..here.clone() };
+        assert_eq!(here.differs_from(&of("AMD EPYC")), None);
+        assert_eq!(here.differs_from(&of("Xeon")).as_deref(), Some("processor: AMD EPYC here, Xeon there"));
+        let other = Machine { kernel: "2.4".into(), ..here.clone() };
+        assert!(here.differs_from(&other).is_some_and(|line| line.starts_with("kernel: ")));
     }
 
     #[test]

@@ -93,7 +93,15 @@ impl Record {
         }
     }
 
-    /// Adds what was measured later: it takes the place of runs of the same statements under the same allocators.
+    /// Says why proofs of so many threads on `machine` cannot be added, if they cannot: all that a record holds is of one.
+    #[must_use]
+    pub fn refuses(&self, machine: &Machine, threads: usize) -> Option<String> {
+        let threads =
+            (threads != self.threads).then(|| format!("threads: {threads} here, {} there", self.threads));
+        threads.or_else(|| machine.differs_from(&self.machine))
+    }
+
+    /// Adds what was measured later, on the same machine ([`Record::refuses`]): it takes the place of runs of the same statements under the same allocators.
     #[must_use]
     pub fn joined(mut self, later: Self) -> Self {
         let again =
@@ -136,4 +144,20 @@ pub(crate) fn probe(path: &Path) -> io::Result<()> {
 
 fn beside(path: &Path) -> PathBuf {
     path.with_extension("new")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Machine, Record};
+
+    /// Runs of another machine, or of other threads, were joined and called by the name of the last.
+    #[test]
+    fn proofs_of_another_machine_or_of_other_threads_are_not_added() {
+        let record = Record { machine: Machine::here(), threads: 2, runs: Vec::new() };
+        let here = Machine::here();
+        assert_eq!(record.refuses(&here, 2), None);
+        assert_eq!(record.refuses(&here, 1).as_deref(), Some("threads: 1 here, 2 there"));
+        let other = Machine { memory_mib: 1, ..here };
+        assert!(record.refuses(&other, 2).is_some_and(|line| line.starts_with("MiB of memory: 1 here")));
+    }
 }
