@@ -11,7 +11,7 @@ use std::{fs, iter};
 use comfy_table::{CellAlignment, Table, presets};
 use prove_harness::Error;
 use prove_harness::record::{Record, Run};
-use prove_harness::statistics::Summary;
+use prove_harness::statistics::{Summary, kinds};
 use prove_harness::table;
 
 use crate::report::measured;
@@ -121,13 +121,13 @@ pub fn details(own: &Path) -> Result<String, Error> {
     let rounds = runs.iter().map(|run| run.rounds.len()).max().unwrap_or(1);
     Ok(format!(
         "\n### Provers under `System` and under `NAlloc`\n\nFrom {}, with the number of turns in brackets: {}.\n\n{}\n\n\
-         Every proof is verified, on {} threads, each turn 1 cold and {} warm. Faults and kernel time are of the median\n\
+         Every proof is verified, on {} threads, each turn {}. Faults and kernel time are of the median\n\
          warm proof, the peak is the highest of any turn, the hit rate counts the cold proof too. {}.\n",
         place(own),
         files.join(", "),
         table::render(&runs),
         records[0].threads,
-        rounds - 1,
+        kinds(rounds),
         records[0].machine,
     ))
 }

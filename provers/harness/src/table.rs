@@ -5,7 +5,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::record::{Record, Run};
-use crate::statistics::{Summary, ratio};
+use crate::statistics::{Summary, kinds, ratio};
 
 const HEADER: [&str; 9] = [
     "statement",
@@ -81,10 +81,10 @@ pub fn caption(record: &Record, rounds: u32) -> String {
     let proofs: usize = runs.iter().map(|run| run.rounds.len()).sum();
     let turns = if turns == 1 { "1 turn".into() } else { format!("{turns} turns") };
     format!(
-        "{proofs} proofs, each verified, on {threads} threads: {turns} of 1 cold and {} warm per statement and allocator.\n\
+        "{proofs} proofs, each verified, on {threads} threads: {turns} of {} per statement and allocator.\n\
          Faults and kernel time are of the median warm proof, the peak is the highest of any turn, the hit rate counts\n\
          the cold proof too. {machine}.",
-        rounds - 1
+        kinds(rounds as usize)
     )
 }
 
