@@ -227,7 +227,7 @@ impl Record {
     pub fn read(folder: &Path) -> Result<Self, Error> {
         let doing =
             |cause: &dyn std::fmt::Display| Error::doing(format!("reading {}", folder.display()), cause);
-        let about = fs::read_to_string(folder.join(MACHINE)).map_err(|cause| doing(&cause))?;
+        let about = about(folder)?;
         let mut runs: Vec<Run> = Vec::new();
         let mut file = csv::Reader::from_path(folder.join(ROUNDS)).map_err(|cause| doing(&cause))?;
         for row in file.deserialize() {
@@ -242,8 +242,18 @@ impl Record {
         let arenas = read_if_any(&folder.join(ARENAS)).map_err(|cause| doing(&cause))?;
         let calls = read_if_any(&folder.join(CALLS)).map_err(|cause| doing(&cause))?;
         let replays = read_if_any(&folder.join(REPLAYS)).map_err(|cause| doing(&cause))?;
-        Ok(Self { about: about.lines().map(String::from).collect(), runs, arenas, calls, replays })
+        Ok(Self { about, runs, arenas, calls, replays })
     }
+}
+
+/// Reads where a record comes from, a line each.
+///
+/// # Errors
+/// When its folder does not say.
+pub fn about(folder: &Path) -> Result<Vec<String>, Error> {
+    let about = fs::read_to_string(folder.join(MACHINE));
+    let about = about.map_err(|cause| Error::doing(format!("reading {}", folder.display()), cause))?;
+    Ok(about.lines().map(String::from).collect())
 }
 
 /// A line about a machine without what somebody who knows more has added to it in brackets.

@@ -11,7 +11,7 @@ use prove_harness::statistics::Summary;
 
 use super::{Folders, mib, place, read, summaries, table};
 use crate::peers::by_name;
-use crate::{provers, summary};
+use crate::{provers, record, summary};
 
 /// Those that the README compares with: each keeps its memory, as prover teams set it.
 const KEEPERS: [&str; 5] =
@@ -79,20 +79,41 @@ pub(super) fn peers(from: &Folders) -> Result<String, Error> {
     }
     let meaning = |name: &&str| by_name(name).map(|peer| format!("`{name}`: {}", peer.about));
     let meanings: Vec<String> = KEEPERS.iter().filter_map(meaning).collect();
-    let mut sources: Vec<String> = Vec::new();
-    for Proofs { threads, from: (folder, machine), .. } in &rows {
-        let source = format!("on {threads} threads {} ({machine})", place(folder));
-        if !sources.contains(&source) {
-            sources.push(source);
-        }
-    }
+    let (marks, sources) = marked(&rows);
+    let sources: Vec<String> = sources.iter().map(|source| said_of(source)).collect::<Result<_, _>>()?;
     Ok(format!(
         "{}\n\nMedian warm proof and highest peak. {} {}. Records: {}.",
-        peers_table(&rows),
+        peers_table(&rows, &marks),
         who_is_ahead(&rows),
         meanings.join("; "),
-        sources.join(", ")
+        sources.join("; ")
     ))
+}
+
+/// A record, with as many threads.
+type Source<'a> = (char, &'a Proofs);
+
+/// Gives each row the letter of its record, and returns one row of each with its letter.
+fn marked(rows: &[Proofs]) -> (Vec<char>, Vec<Source<'_>>) {
+    let mut sources: Vec<Source> = Vec::new();
+    let mut mark = |row| {
+        let of = |row: &Proofs| (row.threads, row.from.clone());
+        if let Some((mark, _)) = sources.iter().find(|(_, other)| of(other) == of(row)) {
+            return *mark;
+        }
+        let mark = ('a'..='z').nth(sources.len()).unwrap_or('?');
+        sources.push((mark, row));
+        mark
+    };
+    (rows.iter().map(&mut mark).collect(), sources)
+}
+
+/// Says which record a letter stands for, of which machine, and what else that says of provers.
+fn said_of((mark, row): &Source) -> Result<String, Error> {
+    let Proofs { threads, from: (folder, machine), .. } = row;
+    let about = record::about(folder)?;
+    let more = about.iter().filter_map(|line| line.strip_prefix("provers: ")).map(|line| format!("; {line}"));
+    Ok(format!("*{mark}*, on {threads} threads, {} ({machine}{})", place(folder), more.collect::<String>()))
 }
 
 /// Counts in how many rows ours is ahead of all others.
@@ -115,17 +136,17 @@ fn who_is_ahead(rows: &[Proofs]) -> String {
     )
 }
 
-fn peers_table(rows: &[Proofs]) -> Table {
-    let head = ["proof", "threads", "NAlloc"].into_iter().chain(KEEPERS).map(String::from);
+fn peers_table(rows: &[Proofs], marks: &[char]) -> Table {
+    let head = ["proof", "threads", "record", "NAlloc"].into_iter().chain(KEEPERS).map(String::from);
     let mut table = table(head);
-    for Proofs { statement, threads, summaries, .. } in rows {
+    for (Proofs { statement, threads, summaries, .. }, mark) in rows.iter().zip(marks) {
         let cell = |summary: &Summary| match summary.warm_seconds_median {
             seconds if seconds.is_finite() => {
                 format!("{seconds:.3} s, {} MiB", mib(summary.peak_resident_bytes))
             }
             _ => "–".into(),
         };
-        let names = [statement.clone(), threads.to_string()];
+        let names = [statement.clone(), threads.to_string(), mark.to_string()];
         table.add_row(names.into_iter().chain(summaries.iter().map(cell)));
     }
     table
@@ -161,6 +182,26 @@ mod tests {
             shown.iter().map(of).collect::<Vec<_>>(),
             is.map(|(name, threads, from)| (name.to_owned(), threads, from.to_owned()))
         );
+    }
+
+    /// Rows of six records stood in one table, and nobody could tell which was of which.
+    #[test]
+    fn each_row_names_its_record() {
+        let rows = [("a", 2, "2"), ("a", 4, "1"), ("b", 2, "2")]
+            .map(|(name, threads, from)| proofs(name, threads, [1.0; 2], from));
+        let (marks, sources) = marked(&rows);
+        assert_eq!(marks, ['a', 'b', 'a']);
+        assert_eq!(
+            sources.iter().map(|(mark, row)| (*mark, row.threads)).collect::<Vec<_>>(),
+            [('a', 2), ('b', 4)]
+        );
+        let table = peers_table(&rows, &marks).to_string();
+        let cells: Vec<&str> = table.lines().nth(3).expect("has rows").split('|').map(str::trim).collect();
+        assert_eq!(cells[1..4], ["a", "4", "b"]);
+        let there = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("record").join("2026-11-23");
+        let row = proofs("a", 4, [1.0; 2], there.to_str().expect("is plain"));
+        let said = said_of(&('b', &row)).expect("says where it comes from");
+        assert!(said.starts_with("*b*, on 4 threads, `benches/record/2026-11-23` (a machine; those of Plonky3 transposed on one"), "{said}");
     }
 
     #[test]
