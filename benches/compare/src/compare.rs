@@ -1,6 +1,8 @@
 //! The parent: every pattern under every allocator, turn by turn, each in a process of its own.
 //!
-//! All turns of a pattern follow each other, each in an [`order`] that favours nobody. The parent itself is idle while a child works. Where halves of the turns do not agree, those that may be the best have more of them. A child that fails is a line in the record and does not stop the others.
+//! All turns of a pattern follow each other, each in an [`order`] that favours nobody. The parent itself is idle while a child
+//! works. Where halves of the turns do not agree, those that may be the best have more of them. A child that fails is a line in the
+//! record, and a lost row where it is ours, and does not stop the others.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -34,7 +34,7 @@ pub struct Settings {
     #[arg(long, value_enum)]
     pub allocator: Option<Choice>,
 
-    /// Write the machine and every single proof into this file
+    /// Write the machine and every single proof into this file, after each turn
     #[arg(long, value_name = "FILE", conflicts_with = "allocator")]
     pub json: Option<PathBuf>,
 

@@ -80,7 +80,7 @@ pub(super) fn peers(from: &Folders) -> Result<String, Error> {
     let meaning = |name: &&str| by_name(name).map(|peer| format!("`{name}`: {}", peer.about));
     let meanings: Vec<String> = KEEPERS.iter().filter_map(meaning).collect();
     let (marks, sources) = marked(&rows);
-    let sources: Vec<String> = sources.iter().map(|source| said_of(source)).collect::<Result<_, _>>()?;
+    let sources: Vec<String> = sources.iter().map(said_of).collect::<Result<_, _>>()?;
     Ok(format!(
         "{}\n\nMedian warm proof and highest peak. {} {}. Records: {}.",
         peers_table(&rows, &marks),
