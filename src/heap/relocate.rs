@@ -9,6 +9,7 @@
 use super::pieces::{Fit, Span};
 use super::pool::State;
 use super::region::Kind;
+use super::take::Wish;
 use super::window::{Run, Window};
 use super::{Inner, PageHeap, SEAMS_MAX_LIVE};
 use crate::os::{CHUNK, Os};
@@ -63,6 +64,31 @@ impl<O: Os> PageHeap<O> {
             return None;
         }
         Some(self.hand_out(&window, 0))
+    }
+
+    /// Takes a run of resident memory with as much free behind it as it is long; and before it, where that is to be had, for what
+    /// lies there to grow into.
+    pub(crate) fn take_with_room(&self, fit: Fit) -> Option<Run> {
+        let mut inner = self.enter();
+        if !inner.ensure_spare(&self.os) {
+            return None;
+        }
+        let pieces = &inner.pieces;
+        let roomy = Fit { len: fit.len.checked_mul(2)?, ..fit };
+        let (index, start) = [fit.len, 0].into_iter().find_map(|before| {
+            let index = pieces.shortest_from(State::Dirty, roomy.len.checked_add(before)?)?;
+            let piece = pieces.span(index);
+            Some((index, roomy.lowest_in(Span::between(piece.start + before, piece.end()))?))
+        })?;
+        Some(self.cut_resident(inner, index, Span::new(start, fit.len)))
+    }
+
+    /// As [`PageHeap::take_slow`], of memory to be written, with as much free on either side as the run is long, which is no less than
+    /// its alignment.
+    pub(crate) fn take_slow_with_room(&self, fit: Fit, reach: usize) -> Option<Run> {
+        debug_assert!(fit.modulus <= fit.len);
+        let roomy = Fit { len: fit.len.checked_mul(3)?, ..fit };
+        self.take_planned(fit, roomy, Wish::Any, reach)
     }
 
     /// Moves the whole chunks of a live block under a new run of `longer` bytes. `None` if moves are off, or

@@ -107,25 +107,8 @@ impl<O: Os> PageHeap<O> {
         Some(span)
     }
 
-    /// Takes a run of resident memory with as much free behind it as it is long; and before it, where that is to be had, for what
-    /// lies there to grow into.
-    pub(crate) fn take_with_room(&self, fit: Fit) -> Option<Run> {
-        let mut inner = self.enter();
-        if !inner.ensure_spare(&self.os) {
-            return None;
-        }
-        let pieces = &inner.pieces;
-        let roomy = Fit { len: fit.len.checked_mul(2)?, ..fit };
-        let (index, start) = [fit.len, 0].into_iter().find_map(|before| {
-            let index = pieces.shortest_from(State::Dirty, roomy.len.checked_add(before)?)?;
-            let piece = pieces.span(index);
-            Some((index, roomy.lowest_in(Span::between(piece.start + before, piece.end()))?))
-        })?;
-        Some(self.cut_resident(inner, index, Span::new(start, fit.len)))
-    }
-
     /// Takes a run that lies in a piece of resident memory.
-    fn cut_resident(&self, mut inner: Guard<'_, Inner, O>, index: Index, span: Span) -> Run {
+    pub(super) fn cut_resident(&self, mut inner: Guard<'_, Inner, O>, index: Index, span: Span) -> Run {
         inner.pieces.carve(index, span);
         inner.out += span.len;
         inner.loose += 1;
@@ -136,14 +119,6 @@ impl<O: Os> PageHeap<O> {
         Run { span, unclean: Unclean::all(span), found: Found::Run }
     }
 
-    /// As [`PageHeap::take_slow`], of memory to be written, with as much free on either side as the run is long, which is no less than
-    /// its alignment.
-    pub(crate) fn take_slow_with_room(&self, fit: Fit, reach: usize) -> Option<Run> {
-        debug_assert!(fit.modulus <= fit.len);
-        let roomy = Fit { len: fit.len.checked_mul(3)?, ..fit };
-        self.take_planned(fit, roomy, Wish::Any, reach)
-    }
-
     /// Takes a run, whatever it costs: over pieces of several states, opening or mapping address space,
     /// moving pages in. `None` if the kernel refuses. Pages are moved only under the leading `reach` bytes, since
     /// the rest is not expected to be touched.
@@ -152,8 +127,9 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// As [`PageHeap::take_slow`], in the middle of where `place` fits.
-    fn take_planned(&self, fit: Fit, place: Fit, wish: Wish, reach: usize) -> Option<Run> {
-        let (mut inner, start) = self.plan_alone(place, wish, reach)?;
+    pub(super) fn take_planned(&self, fit: Fit, place: Fit, wish: Wish, reach: usize) -> Option<Run> {
+        // Nothing is mapped for room.
+        let (mut inner, start) = self.plan_alone(place, wish, reach, place.len == fit.len)?;
         let start = fit.first_from(start + (place.len - fit.len) / 2)?;
         let mut window = inner.claim_window(Span::new(start, fit.len));
         inner.operations += 1;
@@ -172,8 +148,15 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Chooses where a run shall lie. If address space must be opened for it, waits until nobody else is opening any: what
-    /// another thread opens now goes on behind its own run, where ours may fit without asking for a huge page of its own.
-    fn plan_alone(&self, fit: Fit, wish: Wish, reach: usize) -> Option<(Guard<'_, Inner, O>, usize)> {
+    /// another thread opens now goes on behind its own run, where ours may fit without asking for a huge page of its own. A new
+    /// region is mapped for it if it `may_map` one.
+    fn plan_alone(
+        &self,
+        fit: Fit,
+        wish: Wish,
+        reach: usize,
+        may_map: bool,
+    ) -> Option<(Guard<'_, Inner, O>, usize)> {
         loop {
             let mut inner = self.enter();
             if !inner.ensure_spare(&self.os) {
@@ -185,6 +168,7 @@ impl<O: Os> PageHeap<O> {
                 Some(start) if may_open || inner.held(Span::new(start, fit.len), &[State::Closed]) == 0 => {
                     return Some((inner, start));
                 }
+                None if !may_map => return None,
                 None if may_open => {
                     if !inner.add_region(fit, &self.os) {
                         return None;
