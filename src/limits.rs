@@ -72,6 +72,8 @@ pub(crate) struct Limits {
     before: Option<(u64, Strain)>,
     /// How much was swapped when the cache was taken for it last, or since then at the least.
     swapped: Option<usize>,
+    /// How much was when memory was not tight last.
+    swapped_before: Option<usize>,
 }
 
 impl Limits {
@@ -90,6 +92,7 @@ impl Limits {
             pressed: 0,
             before: None,
             swapped: None,
+            swapped_before: None,
         }
     }
 
@@ -193,7 +196,7 @@ impl Limits {
         free: usize,
     ) {
         let Some((then, before)) = self.before else {
-            self.swapped = strain.swapped;
+            (self.swapped, self.swapped_before) = (strain.swapped, strain.swapped);
             self.before = Some((now, strain));
             return;
         };
@@ -213,8 +216,15 @@ impl Limits {
         let is_short = was_hit || is_tight(room) && stalled(0) || is_tight(host) && stalled(1);
         // What cannot be read for once is as it was.
         strain.swapped = strain.swapped.or(before.swapped);
-        let more = if is_tight(room) { 0 } else { free / SWAPPED_SHARE };
-        let most = self.swapped.map(|then| then.saturating_add(more.max(SWAPPED_MAX)));
+        let (than, more) = match is_tight(room) {
+            // What was swapped long ago is no reason.
+            true => (self.swapped.max(self.swapped_before), 0),
+            false => (self.swapped, free / SWAPPED_SHARE),
+        };
+        if !is_tight(room) {
+            self.swapped_before = strain.swapped;
+        }
+        let most = than.map(|then| then.saturating_add(more.max(SWAPPED_MAX)));
         // Little by little it comes to something, too.
         if strain.swapped.zip(most).is_some_and(|(now, most)| now > most) {
             self.pressed = usize::MAX;

@@ -35,7 +35,7 @@ const RUNS: usize = 16;
 ///
 /// Uses as many threads as there are CPUs, 32 at most, for about 25 ms a GiB with huge pages and four CPUs, 200 without;
 /// returns when it is done. Call it on a thread of its own while the proving key loads. Does nothing, and gives 0, where
-/// [`NAlloc`](crate::NAlloc) is not the global allocator.
+/// [`NAlloc`](crate::NAlloc) is not the global allocator, or one that wraps it for long blocks alone has not asked it for any yet.
 ///
 /// ```
 /// use zk_nalloc::NAlloc;

@@ -306,6 +306,7 @@ impl<O: Os> Cache<O> {
             return Some(run.span.start);
         }
         let run = self.heap.take_slow_with_room(fit, reach)?;
+        self.count_found(run.found);
         Some(self.found_elsewhere(&run, from))
     }
 

@@ -193,17 +193,7 @@ impl<O: Os> Cache<O> {
                 run = run.or_else(|| self.heap.take_slow(fit, wish, reach));
             }
             if let Some(run) = run {
-                match run.found {
-                    Found::Run => add(&self.tally.runs, 1),
-                    Found::Gathered(ends) => {
-                        add(&self.tally.gathered, 1);
-                        add(&self.tally.fresh_beside, ends as u64);
-                    }
-                    Found::Fresh(bytes) => {
-                        add(&self.tally.misses, 1);
-                        add(&self.tally.fresh, bytes as u64);
-                    }
-                }
+                self.count_found(run.found);
                 return Some(run);
             }
             if retry < RETRIES {
@@ -224,6 +214,21 @@ impl<O: Os> Cache<O> {
         }
         add(&self.tally.refused, 1);
         None
+    }
+
+    /// Counts how a run of the heap's slow path was come by.
+    pub(super) fn count_found(&self, found: Found) {
+        match found {
+            Found::Run => add(&self.tally.runs, 1),
+            Found::Gathered(ends) => {
+                add(&self.tally.gathered, 1);
+                add(&self.tally.fresh_beside, ends as u64);
+            }
+            Found::Fresh(bytes) => {
+                add(&self.tally.misses, 1);
+                add(&self.tally.fresh, bytes as u64);
+            }
+        }
     }
 
     /// From which end of resident memory a long block, or room for a vector, is taken: the high one, so that blocks that come

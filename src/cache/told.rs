@@ -39,7 +39,9 @@ impl<O: Os> Cache<O> {
         if self.since_look.fetch_add(fresh, Ordering::Relaxed) + fresh > LOOK_EVERY {
             self.look_slow();
         }
+        let beside = self.heap.beside();
         self.see_beside(self.os().now(), fresh);
+        let risen = self.heap.beside().saturating_sub(beside);
         let level = self.heap.level_of_miss();
         let mut limits = self.limits.lock(self.os());
         limits.saw(&level);
@@ -48,8 +50,9 @@ impl<O: Os> Cache<O> {
         }
         limits.allocated(0, level.out_max, level.out);
         let (excess, keep, unit) = self.too_much(&limits, &level);
-        // A ceiling is hard. Of a peak that is forgotten no less goes than has come.
-        let most = if limits.ceiling().is_some() { excess } else { excess.min(fresh.saturating_add(SLICE)) };
+        // A ceiling is hard. Of a peak that is forgotten no less goes than has come, beside us too.
+        let come = fresh.saturating_add(risen).saturating_add(SLICE);
+        let most = if limits.ceiling().is_some() { excess } else { excess.min(come) };
         drop(limits);
         if most > 0 {
             self.heap.purge_to(keep, most, unit);

@@ -83,10 +83,16 @@ impl<O: Os> PageHeap<O> {
         Some(self.cut_resident(inner, index, Span::new(start, fit.len)))
     }
 
-    /// As [`PageHeap::take_slow`], of memory to be written, with as much free on either side as the run is long, which is no less than
-    /// its alignment.
+    /// As [`PageHeap::take_slow`], of memory to be written, with as much free on either side as the run is long; this is two chunks
+    /// at least, and aligned to one at most. `None` where pages cannot be moved under it, or all memory is locked, so that each such place
+    /// would be opened by itself.
     pub(crate) fn take_slow_with_room(&self, fit: Fit, reach: usize) -> Option<Run> {
-        debug_assert!(fit.modulus <= fit.len);
+        debug_assert!(fit.len >= 2 * CHUNK && fit.modulus <= CHUNK);
+        let inner = self.enter();
+        if inner.eager || !inner.setup.moves {
+            return None;
+        }
+        drop(inner);
         let roomy = Fit { len: fit.len.checked_mul(3)?, ..fit };
         self.take_planned(fit, roomy, Wish::Any, reach)
     }

@@ -219,10 +219,15 @@ fn what_more_is_swapped_takes_all_that_is_free_but_a_little_or_a_part_of_it_wher
 
 /// The seconds of those in which it is pressed, where so much is swapped, and left of 100.
 fn seconds_pressed(each: &[(Option<usize>, usize)]) -> Vec<usize> {
+    seconds_pressed_of(8, each)
+}
+
+/// The same of so many free bytes.
+fn seconds_pressed_of(free: usize, each: &[(Option<usize>, usize)]) -> Vec<usize> {
     let mut limits = limits(None);
     let mut pressed = |second: usize, swapped, left| {
         let strain = Strain { swapped, ..Strain::default() };
-        limits.strain(second as u64 * 1_000_000_000, strain, [Some((100, left)); 2], 8);
+        limits.strain(second as u64 * 1_000_000_000, strain, [Some((100, left)); 2], free);
         limits.pressed() > 0
     };
     let all = each.iter().enumerate();
@@ -238,8 +243,10 @@ fn what_is_swapped_little_by_little_counts_once_it_is_much() {
     // What was swapped long ago is no reason once memory is tight; what is swapped then is, once it is much with it.
     let before = (Some(5 << 20), 90);
     let tight = (Some(5 << 20), 10);
-    let more = (Some((16 << 20) + 4096), 10);
+    let more = (Some((21 << 20) + 4096), 10);
     assert_eq!(seconds_pressed(&[(Some(0), 90), before, tight, tight, more, more, tight]), [4]);
+    let long_ago = [(Some(0), 90), (Some(300 << 20), 90), (Some(300 << 20), 10), (Some(317 << 20), 10)];
+    assert_eq!(seconds_pressed_of(8 << 30, &long_ago), [3]);
     // Nor is what could not be read for once.
     assert_eq!(seconds_pressed(&[before, (None, 10), tight, (None, 90), before]), [0; 0]);
 }

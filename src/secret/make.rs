@@ -182,8 +182,8 @@ impl SecretBuf {
     /// `File` by `stdin().as_fd().try_clone_to_owned()`.
     ///
     /// The secret has the standard protection, as from [`new`](Self::new). Its [`status`](Self::status) shows as refused what was
-    /// refused for any pages that bytes lay on. Where the limit holds the lock of the old pages or of the new ones but not of both,
-    /// the new ones are unlocked while the bytes are copied, and locked once the old ones are gone.
+    /// refused for any pages that bytes lay on, but for one copy: where the limit holds the lock of the old pages or of the new ones but
+    /// not of both, the new ones are unlocked while the bytes are copied, and locked once the old ones are gone.
     ///
     /// # Errors
     /// What the reader returns; [`FileTooLarge`](io::ErrorKind::FileTooLarge) if it gives more than `at_most`

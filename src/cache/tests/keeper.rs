@@ -126,6 +126,18 @@ fn no_request_gives_back_much_more_of_a_forgotten_peak_than_it_faults_in() {
     finish(&model, Vec::new(), true);
 }
 
+/// What else of the process came in between would have stayed beside all that was cached, but for a slice.
+#[test]
+fn a_request_that_misses_gives_back_what_has_come_beside_us() {
+    let model = cached(Config::new());
+    let kept = model.cache.cached_bytes();
+    model.os().set_beside(Some(88 * MIB));
+    model.os().pass(SECOND);
+    model.cache.fresh_slow(0);
+    assert_eq!(kept - model.cache.cached_bytes(), 88 * MIB);
+    finish(&model, Vec::new(), true);
+}
+
 /// A call that purges holds the address space, which nobody maps in or moves in meanwhile.
 #[test]
 fn no_call_gives_back_more_than_a_gigabyte() {

@@ -8,6 +8,7 @@ use super::ops::finish;
 use crate::config::Config;
 use crate::os::fake::{Call, Fake, MoveFailure, When, errno};
 use crate::os::{CHUNK, Huge, Os};
+use crate::sync::atomic::Ordering;
 
 const MIB: usize = 1 << 20;
 
@@ -177,6 +178,9 @@ fn columns_that_grow_by_a_fixed_step_are_copied_a_few_times_and_not_at_each() {
             assert!(copies <= most as u64, "{copies} copies of {count} columns in round {round}");
             columns.into_iter().for_each(|column| model.free(column));
         }
+        // What was faulted in for them counts as that.
+        let by_size = model.cache.tally.missed_by_size.iter().map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(by_size.sum::<u64>(), model.cache.snapshot().misses);
         finish(&model, Vec::new(), true);
     }
 }
