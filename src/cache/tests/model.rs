@@ -293,7 +293,8 @@ impl<O: World> Model<O> {
             let merge = |a: &Span, b: &Span| a.end() == b.start && stacks.runs.merges_at(b.start);
             assert!(!runs.iter().any(|a| runs.iter().any(|b| merge(a, b))), "two free runs touch");
             let excess = stacks.hot.excess();
-            assert!(stacks.bytes() - excess <= self.cache.bounds().bytes + HOT_MAX, "a shard holds too much");
+            let most = self.cache.bounds().bytes + stacks.more + HOT_MAX;
+            assert!(stacks.bytes() - excess <= most, "a shard holds too much");
             assert!(excess == 0 || self.cache.ceiling().is_none(), "room beyond a ceiling");
             let free = runs.len() + usize::from(!stacks.hot.rest().is_empty());
             assert!(stacks.tokens >= runs.len() + usize::from(stacks.hot.is_begun()), "H6: too few nodes");
