@@ -34,7 +34,7 @@ fn free_a_lot() {
 
 /// What the child said on standard error.
 fn said(ended: &Ended) -> Vec<String> {
-    String::from_utf8_lossy(&ended.output.stderr).lines().map(str::to_owned).collect()
+    ended.said().lines().map(str::to_owned).collect()
 }
 
 #[test]

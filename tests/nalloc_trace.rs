@@ -20,7 +20,7 @@ use std::thread;
 use fork::forked;
 use support::load::{LIGHT, load};
 use support::pattern::Patterned;
-use support::{Ended, alone, tell};
+use support::{alone, tell};
 use zk_nalloc::NAlloc;
 
 #[global_allocator]
@@ -91,10 +91,6 @@ fn played(path: &Path) -> Seen {
     seen
 }
 
-fn said(ended: &Ended) -> String {
-    String::from_utf8_lossy(&ended.output.stderr).into_owned()
-}
-
 #[test]
 fn what_threads_did_is_in_the_file_in_order() {
     const TEST: &str = "what_threads_did_is_in_the_file_in_order";
@@ -116,7 +112,7 @@ fn what_threads_did_is_in_the_file_in_order() {
     let environment = [("ZK_NALLOC_TRACE", path.to_str().unwrap())];
     let Some(ended) = alone(TEST, "traced", &environment, body) else { return };
     let seen = played(&path);
-    assert_eq!(said(&ended), "");
+    assert_eq!(ended.said(), "");
     // The harness of tests ends after the body, with blocks of its own.
     let (allocations, frees) = (ended.told("allocations") as usize, ended.told("frees") as usize);
     assert!((allocations..allocations + 5).contains(&seen.taken), "{} of {allocations}", seen.taken);
@@ -188,7 +184,7 @@ fn a_file_as_long_as_is_allowed_ends_the_trace_and_not_the_process() {
     };
     let environment = [("ZK_NALLOC_TRACE", path.to_str().unwrap())];
     let Some(ended) = alone(TEST, "long", &environment, body) else { return };
-    assert!(said(&ended).contains("cannot be written to any more"), "{}", said(&ended));
+    assert!(ended.said().contains("cannot be written to any more"), "{}", ended.said());
     std::fs::remove_file(&path).unwrap();
 }
 
@@ -202,7 +198,7 @@ fn a_file_that_cannot_be_opened_is_one_line() {
     ] {
         let environment = [("ZK_NALLOC_TRACE", path)];
         let Some(ended) = alone(TEST, path, &environment, || load(&LIGHT, 20)) else { continue };
-        let lines: Vec<_> = said(&ended).lines().map(str::to_owned).collect();
+        let lines: Vec<_> = ended.said().lines().map(str::to_owned).collect();
         let names_all = |line: &str| ["ZK_NALLOC_TRACE", path, why].iter().all(|part| line.contains(part));
         assert!(lines.len() == 1 && names_all(&lines[0]), "{lines:?}");
     }

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use support::{Ended, child};
+use support::child;
 use zk_nalloc::{NAlloc, phase_named, prefault, report};
 
 #[global_allocator]
@@ -28,10 +28,6 @@ fn work() {
             assert!(buffers.iter().all(|b| b[77] == round));
         });
     }
-}
-
-fn said(ended: &Ended) -> String {
-    String::from_utf8_lossy(&ended.output.stderr).into_owned()
 }
 
 /// Asserts that a page is whole.
@@ -63,12 +59,12 @@ fn a_process_that_exits_reports() {
     // `child` ends the process by `exit`.
     if let Some(ended) = child(TEST, "on", ON, work) {
         ended.assert_well();
-        assert_page(&said(&ended), "at its end");
+        assert_page(&ended.said(), "at its end");
     }
     for off in [&[][..], &[("ZK_NALLOC_REPORT", "0")], &[("ZK_NALLOC_REPORT", "")]] {
         if let Some(ended) = child(TEST, "off", off, work) {
             ended.assert_well();
-            assert!(!said(&ended).contains("zk-nalloc"), "{}", said(&ended));
+            assert!(!ended.said().contains("zk-nalloc"), "{}", ended.said());
         }
     }
 }
@@ -101,7 +97,7 @@ fn into_a_file_with_the_number_of_the_process() {
     let ended = child(TEST, "child", &[("ZK_NALLOC_REPORT", path.to_str().unwrap())], work);
     if let Some(ended) = ended {
         ended.assert_well();
-        assert!(!said(&ended).contains("zk-nalloc"), "{}", said(&ended));
+        assert!(!ended.said().contains("zk-nalloc"), "{}", ended.said());
         let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         let name = files[0].file_name().unwrap().to_str().unwrap().to_owned();
         assert!(files.len() == 1 && name.contains("with blanks % ") && !name.contains("%p"), "{files:?}");
@@ -125,7 +121,7 @@ fn what_is_faulted_in_ahead_is_the_large_sides() {
     });
     if let Some(ended) = ended {
         ended.assert_well();
-        let said = said(&ended);
+        let said = ended.said();
         assert!(said.contains("advice") && !said.contains("Too little has happened"), "{said}");
         assert!(!said.contains("are not the large side's") && !said.contains("page faults more"), "{said}");
     }
@@ -171,7 +167,7 @@ fn what_cannot_be_read_or_written_is_one_line() {
     ] {
         let Some(ended) = child(TEST, label, environment, work) else { continue };
         ended.assert_well();
-        let said = said(&ended);
+        let said = ended.said();
         assert_eq!(said.lines().filter(|l| *l == line).count(), 1, "{said}");
         assert_eq!(said.lines().filter(|l| l.starts_with("zk-nalloc: ZK")).count(), 1, "{said}");
         assert_eq!(said.contains("at its end"), page, "{said}");
@@ -196,7 +192,7 @@ fn a_forked_child_reports_nothing() {
     });
     let Some(ended) = ended else { return };
     ended.assert_well();
-    assert_eq!(said(&ended).matches("at its end").count(), 1, "{}", said(&ended));
+    assert_eq!(ended.said().matches("at its end").count(), 1, "{}", ended.said());
 }
 
 /// Waits until a signal is heard, which takes a thread a moment.
@@ -251,8 +247,8 @@ fn a_signal_is_reported_and_then_does_what_it_does() {
             signal(number);
         });
         let Some(ended) = ended else { continue };
-        assert_eq!(ended.output.status.signal(), Some(number), "{}", said(&ended));
-        assert_page(&said(&ended), &format!("at {name}"));
+        assert_eq!(ended.output.status.signal(), Some(number), "{}", ended.said());
+        assert_page(&ended.said(), &format!("at {name}"));
     }
     // Not asked for, it is as it was.
     let ended = child(TEST, "off", ON, || {
@@ -261,7 +257,7 @@ fn a_signal_is_reported_and_then_does_what_it_does() {
     });
     let Some(ended) = ended else { return };
     assert_eq!(ended.output.status.signal(), Some(libc::SIGTERM));
-    assert!(!said(&ended).contains("advice"), "{}", said(&ended));
+    assert!(!ended.said().contains("advice"), "{}", ended.said());
 }
 
 /// Where a pipe is to be that the report goes into; in the child, where its parent chose.
@@ -293,7 +289,7 @@ fn a_forked_child_ends_by_a_signal_as_ever() {
     });
     let Some(ended) = ended else { return };
     ended.assert_well();
-    assert!(!said(&ended).contains("at SIGTERM"), "{}", said(&ended));
+    assert!(!ended.said().contains("at SIGTERM"), "{}", ended.said());
 }
 
 /// A handler that passes a signal on to the one that it found got it back from there, without end.
@@ -331,7 +327,7 @@ fn whoever_takes_a_signal_over_may_pass_it_on() {
     });
     let Some(ended) = ended else { return };
     ended.assert_well();
-    assert!(!said(&ended).contains("at SIGTERM"), "{}", said(&ended));
+    assert!(!ended.said().contains("at SIGTERM"), "{}", ended.said());
 }
 
 /// Only the first signal was sent again; what it does need not be the end.
@@ -361,7 +357,7 @@ fn a_signal_that_comes_while_another_is_reported_is_not_lost() {
     });
     let Some(ended) = ended else { return };
     let _ = fs::remove_file(&pipe);
-    assert_eq!(ended.output.status.signal(), Some(libc::SIGTERM), "{}", said(&ended));
+    assert_eq!(ended.output.status.signal(), Some(libc::SIGTERM), "{}", ended.said());
 }
 
 #[test]
@@ -382,7 +378,7 @@ fn a_report_that_nobody_reads_holds_up_the_first_signal_alone() {
     });
     let Some(ended) = ended else { return };
     let _ = fs::remove_file(&pipe);
-    assert_eq!(ended.output.status.signal(), Some(libc::SIGTERM), "{}", said(&ended));
+    assert_eq!(ended.output.status.signal(), Some(libc::SIGTERM), "{}", ended.said());
 }
 
 /// A signal to ourselves that does not end the process, with time for what comes of it.
@@ -409,7 +405,7 @@ fn a_thread_that_never_lets_go_of_standard_error_does_not_keep_the_process() {
     });
     let Some(ended) = ended else { return };
     ended.assert_well();
-    assert_page(&said(&ended), "at its end");
+    assert_page(&ended.said(), "at its end");
 }
 
 #[test]
@@ -450,7 +446,7 @@ fn whoever_takes_a_signal_over_later_keeps_it() {
     });
     let Some(ended) = ended else { return };
     ended.assert_well();
-    assert!(!said(&ended).contains("at SIGTERM"), "{}", said(&ended));
+    assert!(!ended.said().contains("at SIGTERM"), "{}", ended.said());
 }
 
 #[test]

@@ -11,7 +11,7 @@ mod support;
 use std::fs;
 
 use limit::set_limit;
-use support::{Ended, child};
+use support::child;
 use zk_nalloc::NAlloc;
 
 #[global_allocator]
@@ -27,10 +27,6 @@ fn work() {
     }
 }
 
-fn said(ended: &Ended) -> String {
-    String::from_utf8_lossy(&ended.output.stderr).into_owned()
-}
-
 /// `getrusage` goes on from what the process had that started this one.
 #[test]
 fn what_the_launcher_had_in_memory_is_not_this_process_s() {
@@ -40,7 +36,7 @@ fn what_the_launcher_had_in_memory_is_not_this_process_s() {
     assert_eq!(launcher[7], 1);
     let Some(ended) = ended else { return };
     ended.assert_well();
-    let page = said(&ended);
+    let page = ended.said();
     let row = page.lines().find(|line| line.contains("memory, at its highest")).expect("there is such a row");
     let mib = row.split_whitespace().find_map(|word| word.parse::<f64>().ok()).expect("a number");
     assert!(row.contains("MiB") && (50.0..450.0).contains(&mib), "{row}");
@@ -57,7 +53,7 @@ fn a_report_that_cannot_be_written_ends_no_process() {
     });
     if let Some(ended) = ended {
         ended.assert_well();
-        assert!(said(&ended).contains("cannot be written: File too large"), "{}", said(&ended));
+        assert!(ended.said().contains("cannot be written: File too large"), "{}", ended.said());
         fs::remove_file(&path).unwrap();
     }
     let ended = child(TEST, "nobody reads", ON, || {

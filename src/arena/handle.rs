@@ -176,7 +176,7 @@ impl Arena {
     pub fn wipe(&mut self) {
         self.reset();
         let body = self.body();
-        // SAFETY: the bytes were in use, so they were opened, and the arena is borrowed exclusively.
+        // SAFETY: what was in use lies below `opened` (R2), and the arena is borrowed exclusively, so that no block of it is (R10).
         unsafe { body.map.wipe(body.map.start() + body.dirty()) };
         body.note_clean();
     }

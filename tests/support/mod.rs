@@ -30,6 +30,13 @@ pub(crate) struct Ended {
     pub(crate) output: Output,
 }
 
+impl Ended {
+    /// What it wrote to standard error.
+    pub(crate) fn said(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+}
+
 /// Runs `body` in a process of its own: the same test is started again, with `environment` in place of what this
 /// process was told about the allocator, and ends here. `test` is the name of the test, `label` tells its children
 /// apart. `None` in a process that is some other child.
