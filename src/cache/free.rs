@@ -241,13 +241,15 @@ impl<O: Os> Cache<O> {
             }
             // Of what the block was taken as; it may go on behind.
             let seen_to = scan.end.min(taken.inner(CHUNK).end());
-            let end = match absent.iter().rfind(|part| part.start < seen_to) {
-                Some(last) if last.end() >= seen_to => last.start,
+            let (seen, end) = match absent.iter().rfind(|part| part.start < seen_to) {
+                Some(last) if last.end() >= seen_to => (last.start, last.start),
                 // What lies behind the last untouched part may have been resident before.
-                Some(last) if last.end() < span.start + noted.warm => last.start,
-                _ => taken.end(),
+                Some(last) if last.end() < span.start + noted.warm => (last.start, last.start),
+                // What lies behind the last whole chunk is not seen.
+                _ if seen_to > taken.start => (seen_to, taken.end()),
+                _ => (taken.end(), taken.end()),
             };
-            self.learn_reach(taken, noted, end);
+            self.learn_reach(taken, noted, seen, end);
             // Where blocks that grow get fuller than that, the next one goes on as if what this one left was there.
             fills = noted.from > 0 && !self.zeroing.stays(noted.from, noted.len, end - taken.start);
         }
@@ -275,7 +277,7 @@ impl<O: Os> Cache<O> {
             // What lies before the end that is cut off says nothing.
             let taken = noted.taken(block);
             if last.end() == scan.end && last.start < taken.end() {
-                self.learn_reach(taken, noted, last.start);
+                self.learn_reach(taken, noted, last.start, last.start);
             }
             // With a node of its own it is as a block.
             self.give_absent(tail, &scan, &noted);
@@ -305,8 +307,8 @@ impl<O: Os> Cache<O> {
         }
     }
 
-    /// Learns that a block of which something was noted was touched up to `end` and not beyond.
-    fn learn_reach(&self, block: Span, noted: Noted, end: usize) {
+    /// Learns that a block of which something was noted was touched in the chunk that ends at `seen`, and not beyond `end`.
+    fn learn_reach(&self, block: Span, noted: Noted, seen: usize, end: usize) {
         let reach = end - block.start;
         // What was resident before tells nothing, nor does the step in which that ended.
         let is_news = reach > noted.warm + step_of(block);
@@ -316,7 +318,11 @@ impl<O: Os> Cache<O> {
                 self.zeroing.learn_grown(noted.from, block.len, reach);
             }
         } else if is_news || noted.warm == 0 || end == block.end() {
-            self.zeroing.learn_reach(noted.kind, block.len, noted.zeroed, reach);
+            // One that begins with a huge page is touched up to the end of one. This one, where it does not, was up to somewhere in the
+            // chunk before what was seen: up to the end of that one, or of the next.
+            let least = ((seen - block.start) & !(CHUNK - 1)).max(CHUNK).min(reach);
+            let most = reach.next_multiple_of(CHUNK).min(block.len);
+            self.zeroing.learn_reach(noted.kind, block.len, noted.zeroed, least..=most);
         }
     }
 
@@ -326,7 +332,7 @@ impl<O: Os> Cache<O> {
         if noted.fresh && noted.from > 0 {
             self.zeroing.learn_grown(noted.from, noted.len, noted.len);
         } else if noted.fresh && !noted.zeroed {
-            self.zeroing.learn_reach(noted.kind, noted.len, false, noted.len);
+            self.zeroing.learn_reach(noted.kind, noted.len, false, noted.len..=noted.len);
         }
     }
 

@@ -4,9 +4,10 @@
 
 use super::pieces::{Fit, Span};
 use super::pool::{Index, State};
+use super::region::Kind;
 use super::take::Wish;
-use super::{Inner, SPLITS};
-use crate::os::CHUNK;
+use super::{Inner, SEAMS_MAX, SPLITS, Setup};
+use crate::os::{CHUNK, Huge};
 
 /// The parts of a run that are not known to be zero, in ascending order.
 #[derive(Clone, Copy, Debug, Default)]
@@ -207,7 +208,8 @@ impl Inner {
         if wish == Wish::Any
             && let Some(start) = self.best_window(&dirty, fit, reach)
         {
-            return Some(start);
+            let spoils = self.spoils(Span::new(start, fit.len), reach, &dirty);
+            return Some(if spoils { self.plan_gathered(fit, reach).unwrap_or(start) } else { start });
         }
         if let Some((_, start)) = self.pieces.best_fit(State::Zero, fit) {
             return Some(start);
@@ -220,6 +222,28 @@ impl Inner {
             .or_else(|| self.pieces.best_fit(State::Closed, fit).map(|(_, start)| start))
             .or(zero)
             .or_else(|| self.best_window(&dirty, fit, reach))
+    }
+
+    /// Whether the end of a window, behind the `reach` bytes of it that will be touched, lies in a chunk of resident memory: the rest of
+    /// that is no whole chunk any more, which could serve elsewhere. A block of a power of two is a granule longer, for its colour.
+    fn spoils(&self, window: Span, reach: usize, states: &[State]) -> bool {
+        let last = Span::new(window.end() & !(CHUNK - 1), CHUNK);
+        last.start < window.end() && last.start >= window.start + reach && self.held(last, states) == CHUNK
+    }
+
+    /// Where a run lies alone in its chunks, in untouched memory, if there are pages enough to be moved under its leading `reach` bytes.
+    fn plan_gathered(&self, fit: Fit, reach: usize) -> Option<usize> {
+        let Setup { moves, has_huge, huge, .. } = self.setup;
+        let is_able =
+            moves && has_huge && huge == Huge::Advise && !self.eager && self.regions.seams() < SEAMS_MAX;
+        if !is_able || fit.modulus < CHUNK || self.pieces.in_chunks(State::Dirty) < reach {
+            return None;
+        }
+        let whole = Fit { len: fit.len.next_multiple_of(CHUNK), ..fit };
+        [State::Zero, State::Closed].into_iter().find_map(|state| {
+            let (_, start) = self.pieces.best_fit(state, whole)?;
+            (self.regions.of(start).kind == Kind::Reserved).then_some(start)
+        })
     }
 
     /// The window around the longest pieces of some states that holds most bytes of these states in its leading

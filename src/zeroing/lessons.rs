@@ -8,6 +8,8 @@
 
 mod akin;
 
+use core::ops::RangeInclusive;
+
 use super::grown::{Grown, hardly_beyond};
 use super::kinds::{Kind, RANKED, RANKED_MIN, RANKS, Ranks};
 use super::parallel::{Alone, CPUS_MIN, Faults, PARALLEL_MIN};
@@ -348,15 +350,17 @@ impl Zeroing {
         }
     }
 
-    /// Learns that a block of `len` bytes was touched up to `end` and not beyond.
-    pub(crate) fn learn_reach(&self, kind: Kind, len: usize, zeroed: bool, end: usize) {
-        let now = share(end, len);
+    /// Learns that a block of `len` bytes was touched up to somewhere in `end` and not beyond.
+    pub(crate) fn learn_reach(&self, kind: Kind, len: usize, zeroed: bool, end: RangeInclusive<usize>) {
+        let (least, most) = (share(*end.start(), len), share(*end.end(), len));
         for lesson in self.lessons(kind) {
             let reach = lesson.reach(zeroed);
             match reach.load(Relaxed) {
+                UNKNOWN => reach.store(most as u8, Relaxed),
                 // Too much costs memory for a while, too little faults.
-                before if before != UNKNOWN && usize::from(before) > now => blend(reach, now),
-                _ => reach.store(now as u8, Relaxed),
+                before if usize::from(before) > most => blend(reach, most),
+                before if usize::from(before) < least => reach.store(least as u8, Relaxed),
+                _ => {}
             }
         }
     }

@@ -4,6 +4,11 @@ use super::*;
 
 const MIB: usize = 1 << 20;
 
+/// Where it is known how far a block was touched.
+fn learn_reach(zeroing: &Zeroing, kind: Kind, len: usize, zeroed: bool, end: usize) {
+    zeroing.learn_reach(kind, len, zeroed, end..=end);
+}
+
 #[test]
 fn small_blocks_are_written_and_unknown_ones_left_to_the_kernel() {
     let zeroing = Zeroing::new();
@@ -125,7 +130,7 @@ fn a_rank_that_was_full_once_is_looked_at_when_it_is_half_used() {
     let zeroing = Zeroing::new();
     let kind = zeroing.enter(64 * MIB);
     zeroing.learn_chunks(kind, 64 * MIB, 64 * MIB);
-    zeroing.learn_reach(kind, 64 * MIB, true, 64 * MIB);
+    learn_reach(&zeroing, kind, 64 * MIB, true, 64 * MIB);
     for _ in 0..24 {
         zeroing.learn_pages(kind, 32, 64);
     }
@@ -141,7 +146,7 @@ fn zeroed_blocks_have_a_reach_from_where_ranks_begin() {
     let zeroing = Zeroing::new();
     for len in [8 * MIB, RANKED_MIN] {
         let kind = zeroing.enter(len);
-        zeroing.learn_reach(kind, len, true, len / 2);
+        learn_reach(&zeroing, kind, len, true, len / 2);
         assert_eq!(zeroing.reach(kind, len, true) < len, len == RANKED_MIN);
     }
 }
@@ -201,38 +206,57 @@ fn samples_that_called_dense_zeros_untouched_are_not_believed_for_a_while() {
 fn the_reach_grows_at_once_and_shrinks_slowly() {
     let zeroing = Zeroing::new();
     let near = |bytes: usize, wanted: usize| bytes >= wanted && bytes <= wanted + wanted / 32;
-    zeroing.learn_reach(Kind::of(64 * MIB), 64 * MIB, false, 32 * MIB);
+    learn_reach(&zeroing, Kind::of(64 * MIB), 64 * MIB, false, 32 * MIB);
     assert!(near(zeroing.reach(Kind::of(64 * MIB), 64 * MIB, false), 32 * MIB));
-    zeroing.learn_reach(Kind::of(64 * MIB), 64 * MIB, false, 64 * MIB);
+    learn_reach(&zeroing, Kind::of(64 * MIB), 64 * MIB, false, 64 * MIB);
     assert_eq!(zeroing.reach(Kind::of(64 * MIB), 64 * MIB, false), 64 * MIB);
-    zeroing.learn_reach(Kind::of(64 * MIB), 64 * MIB, false, 32 * MIB);
+    learn_reach(&zeroing, Kind::of(64 * MIB), 64 * MIB, false, 32 * MIB);
     assert!(zeroing.reach(Kind::of(64 * MIB), 64 * MIB, false) > 48 * MIB);
     for _ in 0..40 {
-        zeroing.learn_reach(Kind::of(64 * MIB), 64 * MIB, false, 32 * MIB);
+        learn_reach(&zeroing, Kind::of(64 * MIB), 64 * MIB, false, 32 * MIB);
     }
     assert!(near(zeroing.reach(Kind::of(64 * MIB), 64 * MIB, false), 32 * MIB));
 }
 
 /// It was up to a 240th of the block behind that, in the next huge page, which was resident then for nobody.
 #[test]
+fn a_block_of_which_it_is_not_known_how_far_it_was_touched_changes_no_more_than_it_must() {
+    let zeroing = Zeroing::new();
+    let (len, kind) = (8 * MIB + 4096, Kind::of(8 * MIB + 4096));
+    let learn = |end: RangeInclusive<usize>| {
+        zeroing.learn_reach(kind, len, false, end);
+        zeroing.reach(kind, len, false) / MIB
+    };
+    assert_eq!(learn(2 * MIB..=4 * MIB), 4, "nothing was known: as much as it may be");
+    assert_eq!(learn(4 * MIB..=6 * MIB), 4);
+    assert_eq!(learn(4 * MIB..=len), 4);
+    assert_eq!(learn(6 * MIB..=len), 6);
+    for _ in 0..16 {
+        let _ = learn(2 * MIB..=4 * MIB);
+    }
+    assert_eq!(learn(2 * MIB..=6 * MIB), 4);
+    assert_eq!(learn(len..=len), 8);
+}
+
+#[test]
 fn a_reach_ends_where_a_huge_page_does() {
     for len in [8 * MIB + GRANULE, 16 * MIB + 7 * GRANULE, 24 * MIB, 62 * MIB, 400 * MIB + GRANULE] {
         for chunks in 1..len / CHUNK {
             let zeroing = Zeroing::new();
-            zeroing.learn_reach(Kind::of(len), len, false, chunks * CHUNK);
+            learn_reach(&zeroing, Kind::of(len), len, false, chunks * CHUNK);
             assert_eq!(zeroing.reach(Kind::of(len), len, false), chunks * CHUNK, "of {len}");
             // What ends within one makes all of it resident. A 240th of a longer block may be more than that is off.
             if len > 64 * MIB {
                 continue;
             }
             let zeroing = Zeroing::new();
-            zeroing.learn_reach(Kind::of(len), len, false, chunks * CHUNK - CHUNK / 3);
+            learn_reach(&zeroing, Kind::of(len), len, false, chunks * CHUNK - CHUNK / 3);
             let reach = zeroing.reach(Kind::of(len), len, false);
             assert_eq!(reach, chunks * CHUNK, "of {len}");
         }
     }
     let (zeroing, kind) = (Zeroing::new(), Kind::of(64 * MIB));
-    zeroing.learn_reach(kind, 64 * MIB, false, 0);
+    learn_reach(&zeroing, kind, 64 * MIB, false, 0);
     assert_eq!(zeroing.reach(kind, 64 * MIB, false), 0, "nothing is moved in for nobody");
 }
 
@@ -245,8 +269,8 @@ fn a_rank_knows_better_than_its_length_and_less_than_nothing_else() {
         for (kind, touched) in [(scratch, 64 * MIB), (trace, 32 * MIB), (extension, 64 * MIB)] {
             zeroing.learn_chunks(kind, touched, 64 * MIB);
             zeroing.learn_pages(kind, touched / MIB, 64);
-            zeroing.learn_reach(kind, 64 * MIB, true, touched);
-            zeroing.learn_reach(kind, 64 * MIB, false, touched / 2);
+            learn_reach(&zeroing, kind, 64 * MIB, true, touched);
+            learn_reach(&zeroing, kind, 64 * MIB, false, touched / 2);
         }
     }
     assert!(near(zeroing.reach(trace, 64 * MIB, true), 32 * MIB));
@@ -264,9 +288,9 @@ fn of_a_new_length_as_much_is_expected_as_of_half_or_twice_of_it() {
     let near = |bytes: usize, wanted: usize| bytes >= wanted && bytes <= wanted + wanted / 32;
     let enter = |len: usize| [0; 2].map(|_| zeroing.enter(len));
     let [trace, extension] = enter(64 * MIB);
-    zeroing.learn_reach(trace, 64 * MIB, false, 32 * MIB);
-    zeroing.learn_reach(extension, 64 * MIB, false, 64 * MIB);
-    zeroing.learn_reach(extension, 64 * MIB, true, 16 * MIB);
+    learn_reach(&zeroing, trace, 64 * MIB, false, 32 * MIB);
+    learn_reach(&zeroing, extension, 64 * MIB, false, 64 * MIB);
+    learn_reach(&zeroing, extension, 64 * MIB, true, 16 * MIB);
     // Each from the one before, too.
     for len in [128 * MIB, 32 * MIB, 512 * MIB, 256 * MIB, 2048 * MIB] {
         let [trace, extension] = enter(len);
@@ -281,9 +305,9 @@ fn of_a_new_length_as_much_is_expected_as_of_half_or_twice_of_it() {
     }
     // What is known of itself counts, and what is known of its length.
     let [_, extension] = enter(192 * MIB);
-    zeroing.learn_reach(extension, 192 * MIB, false, 96 * MIB);
+    learn_reach(&zeroing, extension, 192 * MIB, false, 96 * MIB);
     let [trace, _] = enter(384 * MIB);
-    zeroing.learn_reach(trace, 384 * MIB, false, 384 * MIB);
+    learn_reach(&zeroing, trace, 384 * MIB, false, 384 * MIB);
     zeroing.leave_all();
     for len in [384 * MIB, 192 * MIB, 64 * MIB] {
         let reach = zeroing.reach(zeroing.enter(len), len, false);
@@ -297,17 +321,17 @@ fn what_is_touched_densely_up_to_somewhere_is_written_up_to_there() {
     let kind = zeroing.enter(64 * MIB);
     zeroing.learn_chunks(kind, 16 * MIB, 64 * MIB);
     zeroing.learn_pages(kind, 16, 64);
-    zeroing.learn_reach(kind, 64 * MIB, true, 16 * MIB);
+    learn_reach(&zeroing, kind, 64 * MIB, true, 16 * MIB);
     assert_eq!(zeroing.way(kind, 64 * MIB), Way::Written);
     // Not if it is touched here and there up to there.
-    zeroing.learn_reach(kind, 64 * MIB, true, 48 * MIB);
+    learn_reach(&zeroing, kind, 64 * MIB, true, 48 * MIB);
     assert_eq!(zeroing.way(kind, 64 * MIB), Way::Kernel);
 }
 
 #[test]
 fn lengths_of_about_the_same_size_learn_together() {
     let zeroing = Zeroing::new();
-    zeroing.learn_reach(Kind::of(64 * MIB), 64 * MIB, false, 32 * MIB);
+    learn_reach(&zeroing, Kind::of(64 * MIB), 64 * MIB, false, 32 * MIB);
     assert!(zeroing.reach(Kind::of(64 * MIB + 4096), 64 * MIB + 4096, false) < 64 * MIB);
     assert_eq!(zeroing.reach(Kind::of(96 * MIB), 96 * MIB, false), 96 * MIB);
     for len in [0, 1, 2, 3, 4, 5, usize::MAX] {

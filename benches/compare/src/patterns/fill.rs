@@ -38,7 +38,9 @@ pub(super) fn list() -> Vec<Pattern> {
     let about = "filled, zeroed and dense, zeroed and sparse in turn, at 2, 16 and 96 MiB";
     list.push(Pattern::new("mixed", about, mixed));
     let about = "8 vectors with room for 64 MiB each, half of which is used";
-    list.push(Pattern::new("half-used", about, half_used));
+    list.push(Pattern::new("half-used", about, |scale| half_used(scale, 8, 64 * MIB)));
+    let about = "100 vectors with room for 8 MiB each, half of which is used";
+    list.push(Pattern::new("half-used/100x8M", about, |scale| half_used(scale, 100, 8 * MIB)));
     list
 }
 
@@ -150,11 +152,11 @@ fn mixed(scale: Scale) -> Case {
     })
 }
 
-fn half_used(scale: Scale) -> Case {
-    let words = scale.bytes(64 * MIB) / 8;
+fn half_used(scale: Scale, count: usize, full: usize) -> Case {
+    let words = scale.bytes(full) / 8;
     Case::new(scale.rounds(12), move |watch| {
         watch.timed(|| {
-            let mut vectors: Vec<Vec<u64>> = (0..8).map(|_| Vec::with_capacity(words)).collect();
+            let mut vectors: Vec<Vec<u64>> = (0..count).map(|_| Vec::with_capacity(words)).collect();
             for (vector, seed) in vectors.iter_mut().zip(1..) {
                 vector.extend((seed..).take(words / 2));
                 black_box(&mut *vector);
@@ -163,6 +165,6 @@ fn half_used(scale: Scale) -> Case {
                 check_dense(vector, seed, scale);
             }
         });
-        8 * words / 2 * 8
+        count * words / 2 * 8
     })
 }
