@@ -276,7 +276,7 @@ impl<O: Os> Cache<O> {
         if held {
             // What lies before the end that is cut off says nothing.
             let taken = noted.taken(block);
-            if last.end() == scan.end && last.start < taken.end() {
+            if last.end() >= scan.end && last.start < taken.end() {
                 self.learn_reach(taken, noted, last.start, last.start);
             }
             // With a node of its own it is as a block.

@@ -74,19 +74,41 @@ pub(super) fn step_of(span: Span) -> usize {
 }
 
 impl<O: Os> Cache<O> {
-    /// What [`Cache::scan`] would see of a block whose first `warm` bytes are resident, in one call, if nothing behind the chunk
+    /// What [`Cache::scan`] would see of a block whose first `warm` bytes are resident, in one call or two, if nothing behind the chunk
     /// in which those end is. `None` if something is, or the kernel does not tell.
     pub(super) fn scan_behind(&self, span: Span, warm: usize) -> Option<Scan> {
         let chunks = span.inner(CHUNK);
         let behind =
             Span::between((span.start + warm).next_multiple_of(CHUNK).max(chunks.start), chunks.end());
-        if behind.is_empty() || self.os().resident(behind.start, behind.len)? > 0 {
+        if behind.is_empty() {
+            return None;
+        }
+        let all = Span::between(behind.start, self.end_of_pages(span));
+        let there = self.os().resident(all.start, all.len)?;
+        let end = all.len - behind.len;
+        // What lies behind the last whole chunk shares a huge page with others.
+        if there > end || there > 0 && self.os().resident(behind.start, behind.len)? > 0 {
             return None;
         }
         let resident = behind.start - chunks.start;
         let mut scan = Scan { resident, seen: chunks.len, end: chunks.end(), ..Scan::NOTHING };
-        scan.push(behind);
+        scan.push(if there == 0 { all } else { behind });
         Some(scan)
+    }
+
+    /// Where the last of the kernel's pages ends that lies in a block as a whole.
+    fn end_of_pages(&self, span: Span) -> usize {
+        span.end() & !(self.page() - 1)
+    }
+
+    /// Sees whether the end of a block behind its last whole chunk is untouched as well, where that is: booked as resident, a granule would
+    /// keep what is zero on either side of it apart.
+    fn see_end(&self, span: Span, scan: &mut Scan) {
+        let end = Span::between(scan.end, self.end_of_pages(span));
+        let is_behind = scan.absent().last().is_some_and(|last| last.end() == end.start);
+        if is_behind && !end.is_empty() && self.os().resident(end.start, end.len) == Some(0) {
+            scan.push(end);
+        }
     }
 
     /// Sees what of a block's whole chunks is resident. `None` where the kernel does not tell.
@@ -126,6 +148,7 @@ impl<O: Os> Cache<O> {
                 scan.note(tail, 0);
             }
         }
+        self.see_end(span, &mut scan);
         Some(scan)
     }
 }

@@ -125,6 +125,11 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
+    /// Whether few enough threads gather for one more: a hint.
+    pub(super) fn may_move(&self) -> bool {
+        self.movers.load(Ordering::Relaxed) < MOVERS_MAX
+    }
+
     /// Moves free dirty chunks under `target`, which is zero, in transit, and whole chunks, unless too many threads do such
     /// a thing.
     fn fill_range(&self, target: Span) -> Filled {

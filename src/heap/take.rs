@@ -166,7 +166,12 @@ impl<O: Os> PageHeap<O> {
             }
             // Where all memory is locked, opening it means filling it, which threads had better do at the same time.
             let may_open = inner.opening == 0 || inner.eager;
-            match inner.plan(fit, wish, reach) {
+            let planned = if may_map && wish == Wish::Any && self.may_move() {
+                inner.plan_unspoiled(fit, reach)
+            } else {
+                inner.plan(fit, wish, reach)
+            };
+            match planned {
                 Some(start) if may_open || inner.held(Span::new(start, fit.len), &[State::Closed]) == 0 => {
                     return Some((inner, start));
                 }

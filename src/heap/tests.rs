@@ -221,6 +221,56 @@ fn what_stays_untouched_of_half_a_block_does_not_lie_on_resident_memory_where_pa
     }
 }
 
+/// A heap in huge pages with nine free tables of 16 chunks between live blocks, and where a half-used block of four chunks and a granule
+/// lay: three of its chunks are resident, the rest of its last two is zero.
+fn tables_and_a_place() -> (PageHeap<Fake>, Span) {
+    let heap = PageHeap::new(Fake::in_short(64 * GIB, 1 << 45));
+    heap.start(Setup { huge: Huge::Advise, has_huge: true, ..setup() });
+    let tables: Vec<[Span; 2]> = (0..9).map(|_| [16, 1].map(|chunks| taken(&heap, chunks * CHUNK))).collect();
+    let [front, end, _behind] = [3, 2, 1].map(|chunks| taken(&heap, chunks * CHUNK));
+    tables.into_iter().for_each(|[table, _]| give_parts(&heap, table, &[(0, table.len)]));
+    give_parts(&heap, front, &[(0, front.len)]);
+    assert!(heap.give_purged(end, 0) && end.start == front.end());
+    (heap, Span::between(front.start, end.end()))
+}
+
+const HALF_USED: Fit = Fit::aligned(4 * CHUNK + GRANULE, CHUNK);
+
+/// Only the eight longest pieces were looked at: where longer ones were free, each such block was gathered anew in every round.
+#[test]
+fn a_half_used_block_lies_where_one_has_lain_before_pages_are_moved_for_it() {
+    let (heap, place) = tables_and_a_place();
+    let half = |reach| heap.take_slow(HALF_USED, Wish::Any, reach).expect("there is memory");
+    let first = half(3 * CHUNK);
+    assert_eq!((first.span.start, first.unclean.bytes()), (place.start, 3 * CHUNK));
+    assert_eq!(heap.books().gathered, 0);
+    // The next one is gathered, and spoils no chunk of a table.
+    let second = half(3 * CHUNK);
+    assert_eq!((second.unclean.bytes(), heap.books().gathered), (3 * CHUNK, 3 * CHUNK as u64));
+    assert_eq!(heap.books().dirty, 9 * 16 * CHUNK - 3 * CHUNK);
+    heap.walk();
+}
+
+/// Where four threads gather, a fifth would have had all of it faulted in, though there was a place with three resident chunks.
+#[test]
+fn a_half_used_block_lies_on_what_is_resident_where_no_pages_can_be_moved_for_it() {
+    for (movers, refused) in [(4, false), (0, true)] {
+        let (heap, _place) = tables_and_a_place();
+        heap.take_slow(HALF_USED, Wish::Any, 3 * CHUNK).expect("there is memory");
+        if refused {
+            heap.os.fail(Call::Move, When::From(1), errno::ENOMEM);
+            heap.take_slow(HALF_USED, Wish::Any, 3 * CHUNK).expect("there is memory");
+            heap.os.fail_no_more();
+        }
+        heap.pretend_movers(movers);
+        let run = heap.take_slow(HALF_USED, Wish::Any, 3 * CHUNK).expect("there is memory");
+        assert_eq!(run.unclean.bytes(), 4 * CHUNK + GRANULE, "{movers}");
+        assert_eq!(heap.books().gathered, 0);
+        heap.pretend_movers(0);
+        heap.walk();
+    }
+}
+
 /// Zeros of which 46 of 329 MiB were untouched memory lay upon what was resident for the rest: half of them nobody touched.
 #[test]
 fn zeros_lie_upon_little_that_is_resident_where_memory_can_be_opened_for_them() {

@@ -6,7 +6,7 @@ use super::pieces::{Fit, Span};
 use super::pool::{Index, State};
 use super::region::Kind;
 use super::take::Wish;
-use super::{Inner, SEAMS_MAX, SPLITS, Setup};
+use super::{Inner, SEAMS_MAX, SPLITS};
 use crate::os::{CHUNK, Huge};
 
 /// The parts of a run that are not known to be zero, in ascending order.
@@ -200,50 +200,75 @@ const DIRTY_PART: usize = 8;
 /// Candidates looked at for a window.
 const CANDIDATES: usize = 8;
 
+/// What is resident.
+const DIRTY: [State; 3] = [State::Dirty, State::Soft, State::Inherited];
+
+/// Pages of no longer runs are moved to spare others one chunk: a thirty-second of that.
+const UNSPOILED_MAX: usize = 32 * CHUNK;
+
 impl Inner {
     /// Chooses where a run shall lie: the window that gains most resident memory for [`Wish::Any`], with none
     /// for [`Wish::Zeroed`] if there is one.
     pub(super) fn plan(&self, fit: Fit, wish: Wish, reach: usize) -> Option<usize> {
-        let dirty = [State::Dirty, State::Soft, State::Inherited];
         if wish == Wish::Any
-            && let Some(start) = self.best_window(&dirty, fit, reach)
+            && let Some(start) = self.best_window(&DIRTY, fit, reach)
         {
-            let spoils = self.spoils(Span::new(start, fit.len), reach, &dirty);
-            return Some(if spoils { self.plan_gathered(fit, reach).unwrap_or(start) } else { start });
+            return Some(start);
         }
         if let Some((_, start)) = self.pieces.best_fit(State::Zero, fit) {
             return Some(start);
         }
         let zero = self.best_window(&[State::Zero], fit, fit.len);
         let is_little_dirty = |&start: &usize| {
-            wish == Wish::Any || self.held(Span::new(start, fit.len), &dirty) <= fit.len / DIRTY_PART
+            wish == Wish::Any || self.held(Span::new(start, fit.len), &DIRTY) <= fit.len / DIRTY_PART
         };
         zero.filter(is_little_dirty)
             .or_else(|| self.pieces.best_fit(State::Closed, fit).map(|(_, start)| start))
             .or(zero)
-            .or_else(|| self.best_window(&dirty, fit, reach))
+            .or_else(|| self.best_window(&DIRTY, fit, reach))
     }
 
-    /// Whether the end of a window, behind the `reach` bytes of it that will be touched, lies in a chunk of resident memory: the rest of
-    /// that is no whole chunk any more, which could serve elsewhere. A block of a power of two is a granule longer, for its colour.
-    fn spoils(&self, window: Span, reach: usize, states: &[State]) -> bool {
+    /// As [`Inner::plan`] for [`Wish::Any`], where pages may be moved under the run. If its end, behind the `reach` bytes of it that will be
+    /// touched, lay in a chunk of resident memory, the rest of that would be no whole chunk any more, which could serve elsewhere: a
+    /// block of a power of two is a granule longer, for its colour. So it lies where it spoils none.
+    pub(super) fn plan_unspoiled(&self, fit: Fit, reach: usize) -> Option<usize> {
+        let start = self.plan(fit, Wish::Any, reach)?;
+        // Where pages are refused, or each run asks for a VMA or two, what is resident in place is better.
+        let is_able = !self.eager && self.refused_moves == 0 && self.regions.seams() < SEAMS_MAX / 2;
+        let is_worth_it = self.setup.huge == Huge::Advise && self.setup.has_huge && reach <= UNSPOILED_MAX;
+        if is_able && is_worth_it && fit.modulus >= CHUNK && self.spoils(Span::new(start, fit.len), reach) {
+            return self.plan_whole(fit, reach).or_else(|| self.plan_gathered(fit, reach)).or(Some(start));
+        }
+        Some(start)
+    }
+
+    /// Whether behind the leading `reach` bytes of a window its end lies in a chunk that is resident.
+    fn spoils(&self, window: Span, reach: usize) -> bool {
         let last = Span::new(window.end() & !(CHUNK - 1), CHUNK);
-        last.start < window.end() && last.start >= window.start + reach && self.held(last, states) == CHUNK
+        last.start < window.end() && last.start >= window.start + reach && self.held(last, &DIRTY) == CHUNK
+    }
+
+    /// Where a run spoils no chunk, and its leading `reach` bytes lie in the shortest resident piece that has them.
+    fn plan_whole(&self, fit: Fit, reach: usize) -> Option<usize> {
+        let index = self.pieces.shortest_from(State::Dirty, reach)?;
+        let piece = self.pieces.span(index);
+        let window = Span::new(fit.first_from(piece.start)?, fit.len);
+        let lead = Span::new(window.start, reach);
+        let is_free = self.around(index, fit).span().common(window) == window;
+        (is_free && piece.common(lead) == lead && !self.spoils(window, reach)).then_some(window.start)
     }
 
     /// Where a run lies alone in its chunks, in untouched memory, if there are pages enough to be moved under its leading `reach` bytes.
     fn plan_gathered(&self, fit: Fit, reach: usize) -> Option<usize> {
-        let Setup { moves, has_huge, huge, .. } = self.setup;
-        let is_able =
-            moves && has_huge && huge == Huge::Advise && !self.eager && self.regions.seams() < SEAMS_MAX;
-        if !is_able || fit.modulus < CHUNK || self.pieces.in_chunks(State::Dirty) < reach {
+        if !self.setup.moves || self.pieces.in_chunks(State::Dirty) < reach {
             return None;
         }
         let whole = Fit { len: fit.len.next_multiple_of(CHUNK), ..fit };
-        [State::Zero, State::Closed].into_iter().find_map(|state| {
-            let (_, start) = self.pieces.best_fit(state, whole)?;
-            (self.regions.of(start).kind == Kind::Reserved).then_some(start)
-        })
+        let place = |state| self.pieces.best_fit(state, whole).map(|(_, start)| start);
+        // What opens memory may be refused.
+        let closed = || if self.refused_growth == 0 { place(State::Closed) } else { None };
+        let start = place(State::Zero).or_else(closed)?;
+        (self.regions.of(start).kind == Kind::Reserved).then_some(start)
     }
 
     /// The window around the longest pieces of some states that holds most bytes of these states in its leading

@@ -359,7 +359,8 @@ impl Zeroing {
                 UNKNOWN => reach.store(most as u8, Relaxed),
                 // Too much costs memory for a while, too little faults.
                 before if usize::from(before) > most => blend(reach, most),
-                before if usize::from(before) < least => reach.store(least as u8, Relaxed),
+                before if usize::from(before) < least => reach.store(most as u8, Relaxed),
+                // As far as is known it was right.
                 _ => {}
             }
         }
