@@ -45,8 +45,15 @@ const SWAPPED_SHARE: usize = 16;
 /// Looks that are closer than this are not compared, in nanoseconds: what stalls in a moment says nothing.
 const COMPARED_AFTER: u64 = 100_000_000;
 
-/// The share of a container's or host's memory, as a divisor, that is left to others: 5 %.
+/// The share of a container's or host's memory, as a divisor, that is left to others: 5 %, …
 pub(crate) const LEFT_SHARE: usize = 20;
+
+/// … and no more than so many bytes: a host of half a terabyte that others fill to 96 % is short of nothing.
+const LEFT_MAX: usize = 8 << 30;
+
+/// So many looks at most pass between two that give memory up because tasks wait for it, while that does not help: a quarter of a
+/// minute. What is given up is faulted in again, and huge pages that are faulted in have tasks wait for compaction.
+const STALLS_PASSED_MAX: u32 = 64;
 
 #[derive(Debug)]
 pub(crate) struct Limits {
@@ -74,6 +81,8 @@ pub(crate) struct Limits {
     swapped: Option<usize>,
     /// How much was when memory was not tight last.
     swapped_before: Option<usize>,
+    /// How many looks at which tasks wait for memory are passed over after the next one that gives it up, and how many yet.
+    stalls: (u32, u32),
 }
 
 impl Limits {
@@ -93,6 +102,7 @@ impl Limits {
             before: None,
             swapped: None,
             swapped_before: None,
+            stalls: (0, 0),
         }
     }
 
@@ -177,9 +187,14 @@ impl Limits {
     }
 
     /// Notes what the container or host has: `limit` bytes in all, of which `left` are left. Where that is
-    /// under 5 %, what is missing must go.
+    /// under 5 %, or 8 GiB, what is missing must go.
     pub(crate) fn room(&mut self, limit: usize, left: usize) {
-        self.pressed = (limit / LEFT_SHARE).saturating_sub(left);
+        self.pressed = Self::wanted(limit).saturating_sub(left);
+    }
+
+    /// How much is left to others of so many bytes.
+    pub(crate) fn wanted(limit: usize) -> usize {
+        (limit / LEFT_SHARE).min(LEFT_MAX)
     }
 
     /// Notes at `now`, in nanoseconds, how hard the kernel works for memory, and the scarcest `room` and that of the `host`, as
@@ -187,7 +202,8 @@ impl Limits {
     ///
     /// Where more of the process is swapped than before, but for a little, all that is free must go: it is the first to be
     /// swapped, and the last to be worth it. Where tasks wait for memory, or a limit was hit, half of it goes, and half of the rest
-    /// at the next look. What tasks of others wait for is our business only where it is the host that has little left.
+    /// at the next look; while tasks wait all the same, though a tenth is left, after one more, two more, four and so on. What tasks of others
+    /// wait for is our business only where it is the host that has little left.
     pub(crate) fn strain(
         &mut self,
         now: u64,
@@ -208,14 +224,20 @@ impl Limits {
             room.is_none_or(|(limit, left)| left < limit / share)
         };
         let is_tight = |room| has_less(room, TIGHT_SHARE);
-        let stalled = |which: usize| {
-            let waited = strain.stalled[which].saturating_sub(before.stalled[which]);
-            waited.saturating_mul(1000 * STALLED_SHARE) >= elapsed
-        };
-        let was_hit = strain.hits > before.hits && has_less(room, SHORT_SHARE);
-        let is_short = was_hit || is_tight(room) && stalled(0) || is_tight(host) && stalled(1);
         // What cannot be read for once is as it was.
         strain.swapped = strain.swapped.or(before.swapped);
+        strain.hits = strain.hits.or(before.hits);
+        strain.stalled = [0, 1].map(|which| strain.stalled[which].or(before.stalled[which]));
+        let stalled = |which: usize| {
+            let waited = strain.stalled[which].zip(before.stalled[which]);
+            let waited = waited.map_or(0, |(now, before)| now.saturating_sub(before));
+            waited.saturating_mul(1000 * STALLED_SHARE) >= elapsed
+        };
+        let was_hit = strain.hits.zip(before.hits).is_some_and(|(now, before)| now > before);
+        let was_hit = was_hit && has_less(room, SHORT_SHARE);
+        let waits = is_tight(room) && stalled(0) || is_tight(host) && stalled(1);
+        let has_little = |room: Option<(usize, usize)>| room.is_some_and(|_| has_less(room, SHORT_SHARE));
+        let is_short = was_hit | self.waits_long_enough(waits, has_little(room) || has_little(host));
         let (than, more) = match is_tight(room) {
             // What was swapped long ago is no reason.
             true => (self.swapped.max(self.swapped_before), 0),
@@ -236,6 +258,21 @@ impl Limits {
             }
         }
         self.before = Some((now, strain));
+    }
+
+    /// Whether what is free shall go at this look because tasks wait, little being left or not.
+    fn waits_long_enough(&mut self, waits: bool, is_little: bool) -> bool {
+        let (passed, yet) = &mut self.stalls;
+        if !waits {
+            (*passed, *yet) = (0, 0);
+        } else if *yet > 0 && !is_little {
+            *yet -= 1;
+            return false;
+        } else {
+            *yet = *passed;
+            *passed = (2 * *passed).clamp(1, STALLS_PASSED_MAX);
+        }
+        waits
     }
 
     /// How many bytes must go because memory is short, whatever is allowed. Asked once a look.

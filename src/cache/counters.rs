@@ -133,6 +133,18 @@ impl Counts {
         self.live.load(Ordering::Relaxed).wrapping_sub(self.left.load(Ordering::Relaxed)) as i64
     }
 
+    /// Has no more in use than all shards together, and no less than nothing: blocks without a class count where they are freed, so that of
+    /// threads that pass them on some would have ever more in use, and others ever less than nothing.
+    pub(super) fn bound_in_use(&self, live: u64) {
+        let balance = self.balance();
+        let bounded = balance.clamp(0, i64::try_from(live).unwrap_or(i64::MAX));
+        if bounded != balance {
+            // Relaxed, both: hints.
+            let left = self.live.load(Ordering::Relaxed).wrapping_sub(bounded.cast_unsigned());
+            self.left.store(left, Ordering::Relaxed);
+        }
+    }
+
     /// Notes that a thread was given this shard for itself.
     pub(super) fn note_taken_over(&self) {
         // Relaxed, both: hints.

@@ -50,7 +50,7 @@ use crate::limits::Limits;
 use crate::os::{self, Huge, HugeMode, Os};
 use crate::sync::{
     Lock,
-    atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     process,
 };
 use crate::trace::Trace;
@@ -157,6 +157,8 @@ pub(crate) struct Cache<O: Os> {
     since_look: AtomicUsize,
     /// When that was, in nanoseconds of the clock.
     last_look: AtomicU64,
+    /// Whether a thread is giving memory up because it is short.
+    gives_up: AtomicBool,
     /// When the limits were told last, by the same clock.
     last_tick: AtomicU64,
     /// Untouched memory that stays open whatever is done, and as much as is not worth another try, in bytes.
@@ -222,6 +224,7 @@ impl<O: Os> Cache<O> {
                 care: AtomicU8::new(0),
                 since_look: AtomicUsize::new(0),
                 last_look: AtomicU64::new(0),
+                gives_up: AtomicBool::new(false),
                 last_tick: AtomicU64::new(0),
                 unclosable: AtomicUsize::new(0),
                 alone: AtomicU32::new(0),

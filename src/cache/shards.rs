@@ -272,6 +272,26 @@ mod tests {
         assert_eq!(cache.live(), 101 * MIB as u64);
     }
 
+    /// Long blocks that one thread took and another freed left the one with ever more in use, and the other with ever less than nothing.
+    #[test]
+    fn no_thread_has_more_in_use_than_all_have_nor_less_than_nothing() {
+        let cache = started(|_| true);
+        let one = anew(&cache, || {
+            cache.count_taken(100 * MIB);
+        });
+        let other = anew(&cache, || {
+            cache.count_taken(MIB);
+            // Those of the first one.
+            cache.shard_slow().unwrap().counts.note_freed(100 * MIB);
+        });
+        assert_eq!((one, other), (1, 2));
+        let [first, second] = [0, 1].map(|index| &cache.shards()[index]);
+        assert_eq!([first, second].map(|shard| shard.counts.balance()), [100, -99].map(|mib| mib << 20));
+        [first, second].into_iter().for_each(|shard| cache.tick_slow(shard));
+        assert_eq!([first, second].map(|shard| shard.counts.balance()), [1 << 20, 0]);
+        assert_eq!(cache.live(), MIB as u64);
+    }
+
     /// It went on behind what the one before had gone over.
     #[test]
     fn the_next_thread_begins_where_the_last_one_has_been() {

@@ -82,6 +82,7 @@ impl<O: Os> Cache<O> {
         }
         self.last_tick.store(now, Ordering::Relaxed);
         let bytes = shard.lock(self.os()).take_untold(&shard.counts);
+        shard.counts.bound_in_use(self.live());
         self.tell(bytes, now);
     }
 
@@ -165,14 +166,28 @@ impl<O: Os> Cache<O> {
         }
     }
 
-    /// Gives so many free bytes back to the kernel, whatever is allowed, in pages, and address space with them.
+    /// Gives so many free bytes back to the kernel, whatever is allowed, in pages; and address space, where that is what is short. One
+    /// thread at a time: what is missing would go twice.
     fn give_up(&self, bytes: usize, now: u64) {
-        self.drain_to_unmap();
-        let purged = self.heap.purge(bytes, Unit::Pages);
-        self.heap.trim();
-        self.thin.trim();
+        // Relaxed, both times: nothing is read behind it.
+        if self.gives_up.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let mut purged = self.heap.purge(bytes, Unit::Pages);
+        // What threads have at hand goes last: all of them would come to the heap for the next block.
+        if purged < bytes {
+            self.drain_to_unmap();
+            purged += self.heap.purge(bytes - purged, Unit::Pages);
+        }
+        let room = self.os().mapping_room(self.heap.closed() + self.thin.closed());
+        if room.is_some_and(|room| room.left < Limits::wanted(room.limit)) {
+            self.drain_to_unmap();
+            self.heap.trim();
+            self.thin.trim();
+        }
         if purged < bytes {
             self.ask_library_in_need(now);
         }
+        self.gives_up.store(false, Ordering::Relaxed);
     }
 }

@@ -165,38 +165,87 @@ fn pressed_by(left: [usize; 2], change: impl FnOnce(&mut Strain)) -> usize {
 fn pressed_of(free: usize, left: [usize; 2], change: impl FnOnce(&mut Strain)) -> usize {
     let mut limits = limits(None);
     let rooms = [Some((100, left[0])), Some((1000, left[1]))];
-    let mut strain = Strain { stalled: [1 << 20, 1 << 30], hits: 77, swapped: Some(1 << 20) };
+    let mut strain =
+        Strain { stalled: [Some(1 << 20), Some(1 << 30)], hits: Some(77), swapped: Some(1 << 20) };
     limits.strain(5, strain, rooms, free);
     change(&mut strain);
     limits.strain(5 + 1_000_000_000, strain, rooms, free);
     limits.pressed()
 }
 
+/// Has tasks wait for so many microseconds more.
+fn stall(strain: &mut Strain, which: usize, more: u64) {
+    strain.stalled[which] = strain.stalled[which].map(|waited| waited + more);
+}
+
 #[test]
 fn stalls_and_hits_take_half_where_memory_is_tight_and_nothing_where_it_is_not() {
     // Files that are read run into a limit wherever less is free than they take.
     for (left, expected) in [(9, 500), (10, 0), (24, 0), (90, 0)] {
-        assert_eq!(pressed_by([left, 10 * left], |s| s.hits += 1), expected);
+        assert_eq!(pressed_by([left, 10 * left], |s| s.hits = Some(78)), expected);
     }
     for (left, expected) in [(24, 500), (25, 0), (90, 0)] {
         let both = [left, 10 * left];
         for which in [0, 1] {
-            assert_eq!(pressed_by(both, |s| s.stalled[which] += 100_000), expected);
-            assert_eq!(pressed_by(both, |s| s.stalled[which] += 99_999), 0, "under a tenth of the time");
+            assert_eq!(pressed_by(both, |s| stall(s, which, 100_000)), expected);
+            assert_eq!(pressed_by(both, |s| stall(s, which, 99_999)), 0, "under a tenth of the time");
         }
     }
     assert_eq!(pressed_by([0; 2], |_| ()), 0, "what was before the first look is no news");
     // A counter that cannot be read for once, and one that begins anew.
     assert_eq!(pressed_by([0; 2], |s| *s = Strain::default()), 0);
+    assert_eq!(pressed_by([0; 2], |s| (s.stalled, s.hits) = ([Some(0); 2], Some(0))), 0);
+}
+
+/// All that had come together since the host was started counted as new after a look at which no file could be opened.
+#[test]
+fn what_could_not_be_read_for_once_is_no_news_when_it_can_be_read_again() {
+    let mut limits = limits(None);
+    let known = Strain { stalled: [Some(1 << 40); 2], hits: Some(77), swapped: None };
+    for (second, strain) in (0..).zip([Strain::default(), known, Strain::default(), known]) {
+        limits.strain(second * 1_000_000_000, strain, [Some((100, 1)); 2], 1000);
+        assert_eq!(limits.pressed(), 0, "{second}");
+    }
+}
+
+/// What was given up had to be faulted in, in huge pages, tasks waited for their compaction, and all of it went within ten looks.
+#[test]
+fn where_tasks_wait_whatever_goes_it_goes_ever_more_seldom_unless_little_is_left() {
+    let looks_pressed = |left: usize, calm: usize| {
+        let mut limits = limits(None);
+        let mut waited = 0;
+        let pressed = (0..200).filter(|&look: &usize| {
+            waited += if look == calm { 0 } else { 200_000 };
+            let strain = Strain { stalled: [Some(waited), Some(0)], ..Strain::default() };
+            limits.strain(look as u64 * 1_000_000_000, strain, [Some((100, left)), None], 1000);
+            limits.pressed() > 0
+        });
+        pressed.collect::<Vec<_>>()
+    };
+    assert_eq!(looks_pressed(17, 0), [1, 2, 4, 7, 12, 21, 38, 71, 136]);
+    assert_eq!(looks_pressed(17, 15)[..7], [1, 2, 4, 7, 12, 16, 17]);
+    assert_eq!(looks_pressed(9, 0), (1..200).collect::<Vec<_>>());
+}
+
+/// On a large host that others fill ten gigabytes were missing all the time.
+#[test]
+fn no_more_is_left_to_others_than_some_gigabytes() {
+    for (limit, left, missing) in
+        [(100, 4, 1), (100, 5, 0), (512, 15, 0), (512, 7, 1), (usize::MAX >> 30, 8, 0)]
+    {
+        let mut limits = limits(None);
+        limits.room(limit << 30, left << 30);
+        assert_eq!(limits.pressed(), missing << 30, "{left} of {limit} GiB");
+    }
 }
 
 /// A container with little left lost its whole cache to what others, in containers of their own, were waiting for.
 #[test]
 fn what_others_wait_for_counts_where_the_host_has_little_left() {
-    assert_eq!(pressed_by([0, 900], |s| s.stalled[1] += 900_000), 0);
-    assert_eq!(pressed_by([0, 900], |s| s.stalled[0] += 900_000), 500);
-    assert_eq!(pressed_by([90, 0], |s| s.stalled[0] += 900_000), 0);
-    assert_eq!(pressed_by([90, 0], |s| s.stalled[1] += 900_000), 500);
+    assert_eq!(pressed_by([0, 900], |s| stall(s, 1, 900_000)), 0);
+    assert_eq!(pressed_by([0, 900], |s| stall(s, 0, 900_000)), 500);
+    assert_eq!(pressed_by([90, 0], |s| stall(s, 0, 900_000)), 0);
+    assert_eq!(pressed_by([90, 0], |s| stall(s, 1, 900_000)), 500);
 }
 
 /// One page that nobody uses was swapped, and hundreds of gigabytes given up; on a host with memory to spare it was for 16 MiB.
@@ -254,7 +303,7 @@ fn what_is_swapped_little_by_little_counts_once_it_is_much() {
 #[test]
 fn looks_in_quick_succession_are_one() {
     let mut limits = limits(None);
-    let strain = |hits| Strain { hits, ..Strain::default() };
+    let strain = |hits| Strain { hits: Some(hits), ..Strain::default() };
     limits.strain(0, strain(0), [None; 2], 8);
     for now in 1..100 {
         limits.strain(now * 1_000_000, strain(now), [None; 2], 8);

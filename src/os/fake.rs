@@ -62,6 +62,8 @@ struct State {
     softened: Ranges,
     facts: Facts,
     room: Option<Room>,
+    /// Of the limits on what is mapped.
+    mapping_room: Option<Room>,
     strain: Strain,
     environment: Vec<u8>,
     said: Vec<String>,
@@ -130,7 +132,8 @@ impl Fake {
             softened: Ranges::default(),
             facts,
             room: None,
-            strain: Strain { swapped: Some(0), ..Strain::default() },
+            mapping_room: None,
+            strain: Strain { stalled: [Some(0); 2], hits: Some(0), swapped: Some(0) },
             environment: Vec::new(),
             said: Vec::new(),
             file: Default::default(),

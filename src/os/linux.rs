@@ -195,7 +195,12 @@ impl Os for Linux {
 
     fn host_room(&self) -> Option<Room> {
         let _keep = KeepErrno::new();
-        room::host()
+        room::of_files()
+    }
+
+    fn mapping_room(&self, reserved: usize) -> Option<Room> {
+        let _keep = KeepErrno::new();
+        room::of_mappings(reserved)
     }
 
     fn strain(&self) -> Strain {

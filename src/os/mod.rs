@@ -123,15 +123,15 @@ pub(crate) struct Room {
     pub(crate) left: usize,
 }
 
-/// How hard the kernel works for memory: counters, to be compared with what they were. What cannot be read is 0.
+/// How hard the kernel works for memory: counters, to be compared with what they were. What cannot be read is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Strain {
     /// Microseconds in which some task of our cgroup, and of the host, waited for memory (PSI).
-    pub(crate) stalled: [u64; 2],
+    pub(crate) stalled: [Option<u64>; 2],
     /// How often a cgroup of ours, up to the root, was held back at a limit: `high` and `max` of `memory.events`, or
     /// `memory.failcnt`.
-    pub(crate) hits: u64,
-    /// Bytes of this process that are swapped out; `None` where nobody tells.
+    pub(crate) hits: Option<u64>,
+    /// Bytes of this process that are swapped out.
     pub(crate) swapped: Option<usize>,
 }
 
@@ -155,6 +155,9 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
 
     /// Says how much memory the host has left, whatever we may use of it; `None` where nobody tells. Reads one file.
     fn host_room(&self) -> Option<Room>;
+
+    /// The same as [`Os::room`] of the limits on what the process maps, touched or not.
+    fn mapping_room(&self, reserved: usize) -> Option<Room>;
 
     /// Says how hard the kernel works for memory. Reads files: a quarter of a millisecond.
     fn strain(&self) -> Strain;

@@ -13,8 +13,8 @@ use super::{fake, times};
 use crate::cache::STACKS_SHARE;
 use crate::config::{Config, Moves};
 use crate::heap::State;
-use crate::os::fake::Fake;
 use crate::os::fake::errno;
+use crate::os::fake::{Call, Fake};
 use crate::os::{CHUNK, Os, Room};
 use crate::sync::atomic::Ordering;
 
@@ -217,6 +217,37 @@ fn under_five_percent_of_room_the_cache_shrinks_by_what_is_missing() {
     }
 }
 
+/// Where a limit was a little above what the program needs, each look took from all threads what they had at hand, and closed all that
+/// was free, for a megabyte that was missing.
+#[test]
+fn no_more_is_given_up_than_is_short_and_by_one_thread_at_a_time() {
+    let os = fake(2 << 30);
+    let model = Model::new(os.clone(), 512 * MIB, Config::new());
+    let blocks: Vec<Live> = (0..24).map(|_| touched(&model, 8 * MIB)).collect();
+    blocks.into_iter().for_each(|live| model.free(live));
+    model.free(touched(&model, MIB));
+    let held = || (model.cache.stacked(), cached(&model));
+    let (at_hand, kept) = held();
+    assert!(at_hand > 0);
+    let short = Some(Room { limit: 1000 * MIB, left: 49 * MIB });
+    os.set_room(short);
+    let look = || {
+        os.pass(1 << 30);
+        model.cache.look_slow();
+        held()
+    };
+    model.cache.gives_up.store(true, Ordering::Relaxed);
+    assert_eq!(look(), (at_hand, kept), "another thread does already");
+    model.cache.gives_up.store(false, Ordering::Relaxed);
+    let (still, less) = look();
+    assert_eq!((still, os.calls(Call::Close)), (at_hand, 0));
+    assert!((MIB..=MIB + CHUNK).contains(&(kept - less)), "{} KiB went", (kept - less) / KIB);
+    // What is mapped and untouched counts against other limits.
+    os.set_mapping_room(short);
+    assert_eq!((look().0, os.calls(Call::Close) > 0), (0, true));
+    finish(&model, Vec::new(), true);
+}
+
 #[test]
 fn whatever_the_kernel_does_without_is_given_up_before_it_must_take_it() {
     for config in [Config::new(), Config::new().cache_bytes(1 << 30)] {
@@ -233,14 +264,14 @@ fn whatever_the_kernel_does_without_is_given_up_before_it_must_take_it() {
         let kept = look();
         assert!(kept >= 192 * MIB);
         os.set_room(Some(Room { limit: 1000 * MIB, left: 500 * MIB }));
-        os.set_strain(|s| s.hits += 1);
+        os.set_strain(|s| s.hits = s.hits.map(|hits| hits + 1));
         assert_eq!(look(), kept, "page cache runs into a limit, and half of it is left");
         os.set_room(Some(Room { limit: 1000 * MIB, left: 90 * MIB }));
-        os.set_strain(|s| s.hits += 1);
+        os.set_strain(|s| s.hits = s.hits.map(|hits| hits + 1));
         let halved = look();
         assert!(halved <= kept / 2 + 2 * MIB && halved >= kept / 3, "{} KiB of {}", halved / KIB, kept / KIB);
         assert_eq!(look(), halved, "nothing new");
-        os.set_strain(|s| s.stalled[0] += 200_000);
+        os.set_strain(|s| s.stalled[0] = s.stalled[0].map(|waited| waited + 200_000));
         let quarter = look();
         assert!(quarter <= halved / 2 + 2 * MIB, "{} KiB of {}", quarter / KIB, halved / KIB);
         os.set_room(None);

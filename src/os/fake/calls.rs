@@ -58,6 +58,10 @@ impl Os for Fake {
         self.state().room
     }
 
+    fn mapping_room(&self, _: usize) -> Option<Room> {
+        self.state().mapping_room
+    }
+
     fn room(&self, _: usize) -> Option<Room> {
         let mut state = self.state();
         let _ = state.plans.begin(Call::Room);

@@ -73,6 +73,11 @@ impl Fake {
         self.state().room = room;
     }
 
+    /// The same of the limits on what the process maps.
+    pub(crate) fn set_mapping_room(&self, room: Option<Room>) {
+        self.state().mapping_room = room;
+    }
+
     pub(crate) fn set_strain(&self, change: impl FnOnce(&mut Strain)) {
         change(&mut self.state().strain);
     }

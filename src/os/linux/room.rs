@@ -16,34 +16,39 @@ use crate::os::{InUse, Room};
 
 /// The scarcest room of all.
 pub(super) fn scarcest(reserved: usize) -> Option<Room> {
-    let mut scarcest = None;
-    each(reserved, &mut |room| scarcest = scarcer(scarcest, Some(room)));
+    let mut scarcest = of_mappings(reserved);
+    // Without a file the host's page cache would count as used, and all hosts as short after a while.
+    each_of_memory(of_files, &mut |room| scarcest = scarcer(scarcest, Some(room)));
     scarcest
+}
+
+/// The scarcer one of the limits on what the process maps.
+pub(super) fn of_mappings(reserved: usize) -> Option<Room> {
+    let data = of_process(Limit::Data, InUse::Data, 0);
+    scarcer(of_process(Limit::AddressSpace, InUse::AddressSpace, reserved), data)
 }
 
 /// How many bytes may be used before any limit has less left than one part in `share`.
 pub(super) fn spare(reserved: usize, share: usize) -> Option<usize> {
     let mut spare: Option<usize> = None;
-    each(reserved, &mut |room| {
+    let mut found = |room: Room| {
         let here = room.left.saturating_sub(room.limit / share);
         spare = Some(spare.map_or(here, |least| least.min(here)));
-    });
+    };
+    each_of_memory(host, &mut found);
+    of_process(Limit::AddressSpace, InUse::AddressSpace, reserved).into_iter().for_each(&mut found);
+    of_process(Limit::Data, InUse::Data, 0).into_iter().for_each(&mut found);
     spare
 }
 
-/// Calls `found` with the room under every limit.
-fn each(reserved: usize, found: &mut dyn FnMut(Room)) {
+/// Calls `found` with the room under every limit on what is resident.
+fn each_of_memory(host: fn() -> Option<Room>, found: &mut dyn FnMut(Room)) {
     for version in [Version::V2, Version::V1] {
         if let Some(mut place) = cgroup::find(version) {
             each_above(version, &mut place, found);
         }
     }
-    host().into_iter().for_each(&mut *found);
-    for (limit, used, aside) in
-        [(Limit::AddressSpace, InUse::AddressSpace, reserved), (Limit::Data, InUse::Data, 0)]
-    {
-        of_process(limit, used, aside).into_iter().for_each(&mut *found);
-    }
+    host().into_iter().for_each(found);
 }
 
 /// What a limit of the process leaves it, of which `aside` bytes are set aside and count as left.
@@ -128,7 +133,7 @@ fn reclaimable(inactive: Option<usize>, active: Option<usize>) -> usize {
 }
 
 /// The host's memory.
-pub(super) fn host() -> Option<Room> {
+fn host() -> Option<Room> {
     of_files().or_else(of_kernel)
 }
 
@@ -139,7 +144,7 @@ fn of_kernel() -> Option<Room> {
 }
 
 /// As `/proc/meminfo` says. `MemAvailable` is the kernel's own estimate; before Linux 3.14 there was none.
-fn of_files() -> Option<Room> {
+pub(super) fn of_files() -> Option<Room> {
     const KIB: usize = 1 << 10;
     let [total, available, free, buffers, cached] =
         numbers(c"/proc/meminfo", [b"MemTotal:", b"MemAvailable:", b"MemFree:", b"Buffers:", b"Cached:"])?;

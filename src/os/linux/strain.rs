@@ -1,6 +1,6 @@
 //! How hard the kernel works for memory: stalls, limits that were hit, and what of us is swapped.
 //!
-//! All are to be compared with what they were before; a counter that cannot be read is 0. Never here: what a difference means.
+//! All are to be compared with what they were before; a counter that cannot be read is none. Never here: what a difference means.
 
 use core::ffi::CStr;
 use core::ops::ControlFlow;
@@ -20,16 +20,17 @@ const FAILURES: &[&[u8]] = &[b"/memory.failcnt"];
 /// Reads all of them.
 pub(super) fn now() -> Strain {
     let mut strain = Strain {
-        stalled: [0, stalled(c"/proc/pressure/memory").unwrap_or(0)],
-        hits: 0,
+        stalled: [None, stalled(c"/proc/pressure/memory")],
+        hits: None,
         swapped: swapped(c"/proc/self/status"),
     };
     if let Some(place) = &mut cgroup::find(Version::V2) {
-        strain.stalled[0] = place.directory.with(b"/memory.pressure", stalled).unwrap_or(0);
+        strain.stalled[0] = place.directory.with(b"/memory.pressure", stalled);
         strain.hits = hits(place, EVENTS, events);
     }
     if let Some(place) = &mut cgroup::find(Version::V1) {
-        strain.hits = strain.hits.saturating_add(hits(place, FAILURES, count));
+        let more = hits(place, FAILURES, count);
+        strain.hits = strain.hits.map_or(more, |hits| Some(hits.saturating_add(more.unwrap_or(0))));
     }
     strain
 }
@@ -49,11 +50,11 @@ fn stalled(path: &CStr) -> Option<u64> {
 
 /// How often our cgroup or a parent ran into a limit of its own, from the first of some files that is there. What all that a parent
 /// holds ran into is other containers' business.
-fn hits(place: &mut Place, names: &[&[u8]], read: fn(&CStr) -> Option<u64>) -> u64 {
-    let mut hits = 0_u64;
+fn hits(place: &mut Place, names: &[&[u8]], read: fn(&CStr) -> Option<u64>) -> Option<u64> {
+    let mut hits: Option<u64> = None;
     loop {
         let own = names.iter().find_map(|name| place.directory.with(name, read));
-        hits = hits.saturating_add(own.unwrap_or(0));
+        hits = own.map(|own| own.saturating_add(hits.unwrap_or(0))).or(hits);
         if !place.up() {
             return hits;
         }
@@ -153,14 +154,14 @@ mod tests {
             directory.push(b"/a/b").unwrap();
             Place { directory, top }
         };
-        assert_eq!(hits(&mut place(), EVENTS, events), 17, "before Linux 5.2");
-        assert_eq!(hits(&mut place(), FAILURES, count), 112);
-        assert_eq!(hits(&mut place(), &[b"/no-such-file"], count), 0);
+        assert_eq!(hits(&mut place(), EVENTS, events), Some(17), "before Linux 5.2");
+        assert_eq!(hits(&mut place(), FAILURES, count), Some(112));
+        assert_eq!(hits(&mut place(), &[b"/no-such-file"], count), None);
         // Since then a parent counts what another of its children ran into, which has a file for its own.
         file("a/b/memory.events.local", "low 0\nhigh 1\nmax 1\n");
         file("a/memory.events", "low 0\nhigh 500\nmax 7\n");
         file("a/memory.events.local", "low 0\nhigh 20\nmax 0\n");
-        assert_eq!(hits(&mut place(), EVENTS, events), 22);
+        assert_eq!(hits(&mut place(), EVENTS, events), Some(22));
         std::fs::remove_dir_all(&top).unwrap();
     }
 
