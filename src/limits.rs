@@ -237,6 +237,7 @@ impl Limits {
         let was_hit = was_hit && has_less(room, SHORT_SHARE);
         let waits = is_tight(room) && stalled(0) || is_tight(host) && stalled(1);
         let has_little = |room: Option<(usize, usize)>| room.is_some_and(|_| has_less(room, SHORT_SHARE));
+        // The looks are counted, whatever else is short.
         let is_short = was_hit | self.waits_long_enough(waits, has_little(room) || has_little(host));
         let (than, more) = match is_tight(room) {
             // What was swapped long ago is no reason.

@@ -139,7 +139,7 @@ impl Counts {
         let balance = self.balance();
         let bounded = balance.clamp(0, i64::try_from(live).unwrap_or(i64::MAX));
         if bounded != balance {
-            // Relaxed, both: hints.
+            // Relaxed, both: hints, which what is counted meanwhile may put off.
             let left = self.live.load(Ordering::Relaxed).wrapping_sub(bounded.cast_unsigned());
             self.left.store(left, Ordering::Relaxed);
         }

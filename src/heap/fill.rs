@@ -125,8 +125,9 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Whether few enough threads gather for one more: a hint.
+    /// Whether few enough threads gather for one more.
     pub(super) fn may_move(&self) -> bool {
+        // Relaxed: a hint, as in `fill_range`.
         self.movers.load(Ordering::Relaxed) < MOVERS_MAX
     }
 
