@@ -3,7 +3,7 @@
 //! ```sh
 //! cargo run --example private_inputs -- witness.bin      # from a file
 //! head -c 800 /dev/urandom | cargo run --example private_inputs
-//! STRICT=1 cargo run --example private_inputs -- witness.bin   # a refused protection is an error
+//! STRICT=1 cargo run --example private_inputs -- witness.bin   # a refused protection is an error, of a pipe too
 //! ```
 //!
 //! The inputs are little-endian words. What stands for a prover here commits to them by a polynomial over
@@ -21,9 +21,7 @@ use zk_nalloc::{Secret, SecretBuf};
 const AT_MOST: usize = 1 << 30;
 
 /// Reads everything into protected memory. No buffered reader: it would keep a copy on the heap.
-pub(crate) fn read_private_inputs(path: Option<&str>) -> io::Result<SecretBuf> {
-    let strict = std::env::var_os("STRICT").is_some();
-    let policy = if strict { Policy::Strict } else { Policy::BestEffort };
+pub(crate) fn read_private_inputs(path: Option<&str>, protection: Protection) -> io::Result<SecretBuf> {
     let mut file = match path {
         Some(path) => File::open(path)?,
         // `io::stdin()` itself buffers; its descriptor does not.
@@ -33,20 +31,16 @@ pub(crate) fn read_private_inputs(path: Option<&str>) -> io::Result<SecretBuf> {
     if path.is_some() && about.is_file() {
         // The length is known, so the file goes to its place in one step.
         let len = usize::try_from(about.len()).map_err(io::Error::other)?;
-        let mut inputs = SecretBuf::with_protection(len, Protection::standard().with_policy(policy))?;
+        let mut inputs = SecretBuf::with_protection(len, protection)?;
         inputs.expose_mut(|bytes| file.read_exact(bytes))?;
-        let mut more = SecretBuf::new(1)?;
+        let mut more = SecretBuf::with_protection(1, protection)?;
         if more.expose_mut(|byte| file.read(byte))? != 0 {
             return Err(io::Error::other(format!("there is more in it than the {len} bytes that it had")));
         }
         Ok(inputs)
     } else {
         // The length of a pipe or a device is told as 0.
-        let inputs = SecretBuf::read_to_end(file, AT_MOST)?;
-        if strict && !inputs.status().all_in_force() {
-            return Err(io::Error::other(format!("not protected enough:\n{}", inputs.status())));
-        }
-        Ok(inputs)
+        SecretBuf::read_to_end_with_protection(file, AT_MOST, protection)
     }
 }
 
@@ -60,7 +54,8 @@ fn prove(private: &[u64]) -> u64 {
 
 fn run() -> io::Result<()> {
     let path = std::env::args().nth(1);
-    let inputs = read_private_inputs(path.as_deref())?;
+    let policy = if std::env::var_os("STRICT").is_some() { Policy::Strict } else { Policy::BestEffort };
+    let inputs = read_private_inputs(path.as_deref(), Protection::standard().with_policy(policy))?;
     println!("{} bytes of private inputs\n\n{}\n", inputs.len(), inputs.status());
 
     // The same bytes seen as words: aligned for them, and not copied.

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::thread;
 
 use private_inputs::read_private_inputs;
+use zk_nalloc::secret::Protection;
 
 /// It was taken for an empty file.
 #[test]
@@ -19,7 +20,7 @@ fn a_pipe_is_read_to_its_end() {
         let pipe = pipe.clone();
         move || std::fs::write(pipe, [7; 100_000])
     });
-    let inputs = read_private_inputs(pipe.to_str()).unwrap();
+    let inputs = read_private_inputs(pipe.to_str(), Protection::standard()).unwrap();
     // Whoever writes is told so if nobody has read all of it.
     writer.join().unwrap().unwrap();
     assert!(inputs == [7; 100_000][..]);
@@ -30,13 +31,13 @@ fn a_pipe_is_read_to_its_end() {
 fn a_plain_file_is_read_in_one_step() {
     let file = std::env::temp_dir().join(format!("zk-nalloc-inputs-plain-{}", std::process::id()));
     std::fs::write(&file, [7; 100_000]).unwrap();
-    assert!(read_private_inputs(file.to_str()).unwrap() == [7; 100_000][..]);
+    assert!(read_private_inputs(file.to_str(), Protection::standard()).unwrap() == [7; 100_000][..]);
     std::fs::remove_file(file).unwrap();
 }
 
 /// As one does that has grown since its length was asked: what came after that was left out.
 #[test]
 fn a_file_that_holds_more_than_it_says_is_an_error() {
-    let refused = read_private_inputs(Some("/proc/self/status")).unwrap_err();
+    let refused = read_private_inputs(Some("/proc/self/status"), Protection::standard()).unwrap_err();
     assert!(refused.to_string().contains("more in it than the 0 bytes"), "{refused}");
 }

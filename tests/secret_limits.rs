@@ -139,6 +139,43 @@ fn what_is_read_is_locked_if_the_limit_holds_it_but_not_what_it_outgrew() {
     });
 }
 
+/// Bytes without end; counts those that were given.
+struct Endless(usize);
+
+impl Read for Endless {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        into.fill(1);
+        self.0 += into.len();
+        Ok(into.len())
+    }
+}
+
+/// A stream had the standard protection alone, so that bytes had lain unlocked before anybody could look.
+#[test]
+fn what_is_read_strictly_is_never_on_pages_that_are_not_locked() {
+    const TEST: &str = "what_is_read_strictly_is_never_on_pages_that_are_not_locked";
+    limited(TEST, 3 << 20, || {
+        let strictly =
+            |reader: &mut dyn Read| SecretBuf::read_to_end_with_protection(reader, 1 << 30, STRICT);
+        for bytes in [0, 1, 100_000, 1 << 20] {
+            let secret = strictly(&mut std::io::repeat(1).take(bytes)).unwrap();
+            assert!(secret.status().all_in_force(), "{bytes} bytes:\n{}", secret.status());
+            assert_eq!(secret.protection(), STRICT);
+            assert!(secret.as_slice().iter().all(|&b| b == 1));
+        }
+        // On 2 MiB beside the 1 that it outgrew; 4 beside 2 are refused.
+        let mut endless = Endless(0);
+        let refused = strictly(&mut endless).unwrap_err();
+        assert_eq!(endless.0, 2 << 20);
+        let refused = refused.get_ref().and_then(|e| e.downcast_ref::<MapFailed>()).expect("the limit");
+        assert_names_the_limit(refused, 6 << 20, 3 << 20);
+        assert!(limit_locked_memory(0));
+        let mut endless = Endless(0);
+        assert!(strictly(&mut endless).is_err());
+        assert_eq!(endless.0, 0, "nothing was read");
+    });
+}
+
 #[test]
 fn ten_thousand_pooled_secrets_under_eight_mebibytes() {
     const LIMIT: usize = 8 << 20;

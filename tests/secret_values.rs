@@ -91,6 +91,10 @@ fn reading_to_the_end_is_exact() {
         for most in [len, len + 1, usize::MAX] {
             let read = SecretBuf::read_to_end(Trickle(&input, 0), most).unwrap();
             assert_eq!(read.as_slice(), input, "{len} of {most}");
+            let sealed = Protection::sealed();
+            let read = SecretBuf::read_to_end_with_protection(Trickle(&input, 0), most, sealed).unwrap();
+            assert!(read.expose(|bytes| bytes == input), "{len} of {most}");
+            assert_eq!(read.protection(), sealed);
         }
         if len > 0 {
             let refused = SecretBuf::read_to_end(Trickle(&input, 0), len - 1).unwrap_err();

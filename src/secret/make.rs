@@ -181,7 +181,8 @@ impl SecretBuf {
     /// [`BufReader`](std::io::BufReader) or [`Stdin`](std::io::Stdin), whose descriptor can be had as a
     /// `File` by `stdin().as_fd().try_clone_to_owned()`.
     ///
-    /// The secret has the standard protection, as from [`new`](Self::new). Its [`status`](Self::status) shows as refused what was
+    /// The secret has the standard protection, as from [`new`](Self::new); for another see
+    /// [`read_to_end_with_protection`](Self::read_to_end_with_protection). Its [`status`](Self::status) shows as refused what was
     /// refused for any pages that bytes lay on, but for one copy: where the limit holds the lock of the old pages or of the new ones but
     /// not of both, the new ones are unlocked while the bytes are copied, and locked once the old ones are gone.
     ///
@@ -199,15 +200,47 @@ impl SecretBuf {
     /// assert!(SecretBuf::read_to_end(&b"private inputs"[..], 13).is_err());
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn read_to_end(mut reader: impl Read, at_most: usize) -> io::Result<Self> {
+    pub fn read_to_end(reader: impl Read, at_most: usize) -> io::Result<Self> {
+        Self::read_to_end_with_protection(reader, at_most, Protection::standard())
+    }
+
+    /// Reads all that `reader` gives into a secret, at most `at_most` bytes, with a protection of choice.
+    ///
+    /// As [`read_to_end`](Self::read_to_end); all pages that bytes lie on on the way have this protection. With
+    /// [`Policy::Strict`](super::Policy::Strict) no byte is read or copied to pages that lack a measure. The limit of locked memory
+    /// then has to hold up to three times what is read: the outgrown pages and those that take their place, both. Sealed pages are
+    /// open while the reader is at work.
+    ///
+    /// # Errors
+    /// As [`read_to_end`](Self::read_to_end); with [`Policy::Strict`](super::Policy::Strict) also when the kernel refuses a measure,
+    /// for the first pages or for larger ones. What had been read is then wiped, and gone for the reader.
+    ///
+    /// # Panics
+    /// As [`read_to_end`](Self::read_to_end), and when the kernel refuses to open sealed pages.
+    ///
+    /// ```
+    /// use zk_nalloc::SecretBuf;
+    /// use zk_nalloc::secret::{Policy, Protection};
+    ///
+    /// let strict = Protection::standard().with_policy(Policy::Strict);
+    /// match SecretBuf::read_to_end_with_protection(&b"private inputs"[..], 1 << 20, strict) {
+    ///     Ok(witness) => assert!(witness.status().all_in_force()),
+    ///     Err(refused) => eprintln!("{refused}"),
+    /// }
+    /// ```
+    pub fn read_to_end_with_protection(
+        mut reader: impl Read,
+        at_most: usize,
+        protection: Protection,
+    ) -> io::Result<Self> {
         // One byte more than allowed tells the end of the input from an input that is too long.
         let most = at_most.saturating_add(1);
-        let mut secret = Self::new(most.min(READ_FIRST))?;
+        let mut secret = Self::with_protection(most.min(READ_FIRST), protection)?;
         let mut len = 0;
         loop {
-            let room = &mut secret.as_mut_slice()[len..];
-            let most_now = room.len();
-            match if room.is_empty() { Ok(0) } else { reader.read(room) } {
+            let most_now = secret.len() - len;
+            let read = |bytes: &mut [u8]| reader.read(&mut bytes[len..]);
+            match if most_now == 0 { Ok(0) } else { secret.expose_mut(read) } {
                 Ok(0) if len < secret.len() => break,
                 Ok(0) if len == most => return Err(io::ErrorKind::FileTooLarge.into()),
                 Ok(0) => secret = secret.resized(len.saturating_mul(2).min(most), len)?,
@@ -222,10 +255,10 @@ impl SecretBuf {
         Ok(secret.resized(len, len)?)
     }
 
-    /// A secret of `len` bytes that begins with the first `keep` of this one.
+    /// A secret of `len` bytes that begins with the first `keep` of this one, and is protected as it is.
     fn resized(self, len: usize, keep: usize) -> Result<Self, MapFailed> {
-        let mut other = Self::new(len)?;
-        other.as_mut_slice()[..keep].copy_from_slice(&self.as_slice()[..keep]);
+        let mut other = Self::with_protection(len, self.protection())?;
+        self.expose(|from| other.expose_mut(|to| to[..keep].copy_from_slice(&from[..keep])));
         other.succeed(self, keep > 0);
         Ok(other)
     }
