@@ -199,7 +199,8 @@ impl Config {
     ///
     /// It costs one pass over every freed byte, and large blocks are taken and given back on the slow path. It is no
     /// place for keys: copies in registers, on stacks and in swap are not reached, nor blocks that are never freed;
-    /// [`SecretBuf`](crate::SecretBuf) is.
+    /// [`SecretBuf`](crate::SecretBuf) is. It does not reach arenas, whose mappings are their own: see
+    /// [`Arena::wipe`](crate::Arena::wipe) and [`TypedArena::wipe`](crate::TypedArena::wipe).
     #[must_use]
     pub const fn wipe_on_free(mut self, wipe: bool) -> Self {
         self.wipe_on_free = wipe;

@@ -1,8 +1,14 @@
 //! Typed arenas: every value is dropped once, in any way an arena can end, and values may refer to one another.
 
+#![cfg_attr(not(miri), expect(unsafe_code, reason = "looks at raw memory"))]
+
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+#[cfg(not(miri))]
+use std::ptr::with_exposed_provenance;
 use std::rc::Rc;
+#[cfg(not(miri))]
+use std::slice;
 
 use zk_nalloc::TypedArena;
 
@@ -65,6 +71,30 @@ fn a_destructor_that_unwinds_does_not_keep_the_others_from_running() {
     arena.alloc(Counted { number: 3, bad: 3, drops: &drops });
     assert!(catch_unwind(AssertUnwindSafe(|| drop(arena))).is_err());
     assert_eq!(drops.get(), 11);
+}
+
+#[cfg(not(miri))]
+#[test]
+fn a_wipe_drops_all_and_leaves_zeros_also_if_a_destructor_unwinds() {
+    struct Long<'c>([u64; 500], Counted<'c>);
+    for bad in [usize::MAX, 3] {
+        let drops = Cell::new(0);
+        let mut arena = TypedArena::new();
+        let long = |number| Long([u64::MAX; 500], Counted { number, bad, drops: &drops });
+        (0..100).for_each(|number| assert_eq!(arena.alloc(long(number)).0[499], u64::MAX));
+        // What was in use before the last reset has not been overwritten since.
+        assert_eq!(catch_unwind(AssertUnwindSafe(|| arena.reset())).is_err(), bad == 3);
+        let values = (0..10).map(|number| (&raw const *arena.alloc(long(number))).expose_provenance());
+        let first = values.min().unwrap();
+        assert_eq!(catch_unwind(AssertUnwindSafe(|| arena.wipe())).is_err(), bad == 3);
+        assert_eq!((drops.get(), arena.len()), (110, 0));
+        // SAFETY: the pages stay mapped as long as the arena, and nobody writes to them here.
+        let words = unsafe {
+            slice::from_raw_parts(with_exposed_provenance::<u64>(first), 100 * size_of::<Long<'_>>() / 8)
+        };
+        assert!(words.iter().all(|&word| word == 0));
+        assert_eq!((arena.alloc(long(0)).1.number, arena.len()), (0, 1));
+    }
 }
 
 #[test]

@@ -161,7 +161,8 @@ impl Arena {
     }
 
     /// Frees everything and overwrites all that was ever in use with zeros, in a way that the compiler cannot leave
-    /// out. Pages stay warm, and what was never touched gets none. Dropping an arena does not wipe it.
+    /// out. Pages stay warm, and what was never touched gets none. Dropping an arena does not wipe it, nor does
+    /// [`Config::wipe_on_free`](crate::Config::wipe_on_free).
     ///
     /// What it does not reach: copies in registers, on stacks, in swap or in a core dump. Secrets that need more than
     /// this need a [`SecretBuf`](crate::SecretBuf).

@@ -383,6 +383,26 @@ impl<T> TypedArena<T> {
         self.erased.release()
     }
 
+    /// Drops all values and overwrites all that was ever in use with zeros, in a way that the compiler cannot leave out. Pages
+    /// stay warm, and what was never touched gets none. Dropping an arena does not wipe it, nor does
+    /// [`Config::wipe_on_free`](crate::Config::wipe_on_free).
+    ///
+    /// If a destructor unwinds, the others run all the same, and the arena is empty and wiped.
+    ///
+    /// What it does not reach: what values own elsewhere, such as the text of a `String`; copies in registers, on stacks, in swap
+    /// or in a core dump. Secrets that need more than this need a [`SecretBuf`](crate::SecretBuf).
+    ///
+    /// ```
+    /// # use zk_nalloc::TypedArena;
+    /// let mut arena = TypedArena::new();
+    /// arena.alloc([7_u8; 32]);
+    /// arena.wipe();
+    /// assert!(arena.is_empty());
+    /// ```
+    pub fn wipe(&mut self) {
+        self.erased.wipe();
+    }
+
     /// The first value and how many there are.
     fn run(&self) -> (*mut T, usize) {
         (self.erased.base().cast(), self.len())

@@ -107,6 +107,22 @@ impl Erased {
         }
     }
 
+    /// Drops all values and overwrites all that was ever there with zeros, also if a destructor unwinds.
+    pub(super) fn wipe(&mut self) {
+        struct Last<'a>(&'a mut Erased);
+
+        impl Drop for Last<'_> {
+            fn drop(&mut self) {
+                let Erased { map, dirty, .. } = &mut *self.0;
+                // SAFETY: values lie below `opened` (R2); they were forgotten, and the exclusive borrow says that none came since.
+                unsafe { map.wipe(dirty.get()) };
+                dirty.set(map.start());
+            }
+        }
+
+        Last(self).0.drop_all();
+    }
+
     /// Gives the pages of a forgotten range back to the kernel.
     pub(super) fn release(&mut self) -> usize {
         let end = self.dirty.get();
@@ -122,5 +138,27 @@ impl Drop for Erased {
     fn drop(&mut self) {
         // The mapping goes after this, also if a destructor unwinds.
         self.drop_all();
+    }
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests {
+    use super::super::raw;
+    use super::*;
+
+    #[test]
+    fn a_wipe_faults_nothing_in() {
+        const LEN: usize = 256 << 20;
+        let mut erased = Erased::new(Mapping::reserved(2 * LEN).unwrap(), 1, None);
+        erased.open_slow(Layout::array::<u8>(LEN).unwrap()).unwrap();
+        let end = erased.map.at(erased.map.start() + LEN);
+        erased.cursor.set(end);
+        let middle = erased.map.at(erased.map.start() + LEN / 2);
+        // SAFETY: the byte is below `opened` (R2).
+        unsafe { middle.write(0xAA) };
+        erased.wipe();
+        // SAFETY: as above; it was written.
+        assert_eq!((unsafe { middle.read() }, erased.used(), erased.dirty.get()), (0, 0, erased.map.start()));
+        assert!(raw::resident(erased.base(), LEN).unwrap() <= 2 << 20);
     }
 }
