@@ -139,7 +139,7 @@ impl Arena {
     }
 
     /// Frees everything and gives the pages back to the kernel. Says how many bytes were given back at most: all
-    /// that were ever in use, touched or not, or 0 where the kernel refused (locked memory, for one).
+    /// that were ever in use, touched or not, or 0 where the kernel refused (locked memory, for one, before Linux 5.18).
     ///
     /// ```
     /// # use zk_nalloc::Arena;
