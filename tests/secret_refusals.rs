@@ -12,6 +12,9 @@ mod skip;
 #[path = "secret_support/succeeded.rs"]
 mod succeeded;
 
+use std::sync::Barrier;
+use std::thread;
+
 use succeeded::succeeded;
 use zk_nalloc::secret::{Measure, Policy, Protection, State};
 use zk_nalloc::{SecretBuf, SecretPool};
@@ -167,6 +170,38 @@ fn pages_that_cannot_be_sealed_are_shown_open() {
         assert!(matches!(secret.status().get(Measure::Sealed), State::Refused(_)), "it is open from now on");
     };
     child::child(TEST, "later", body, succeeded);
+}
+
+/// The status went on to say that they were open, for good.
+#[test]
+fn pages_that_are_closed_later_are_shown_closed() {
+    const TEST: &str = "pages_that_are_closed_later_are_shown_closed";
+    let body = || {
+        let pool = SecretPool::with_protection(Protection::sealed());
+        let (reader, mut writer) = (pool.secret(40).unwrap(), pool.secret(40).unwrap());
+        let (is_in, has_left) = (Barrier::new(2), Barrier::new(2));
+        let sealed = || reader.status().get(Measure::Sealed);
+        assert_eq!(sealed(), State::InForce);
+        // What the reader that is left needs is refused; what nobody needs is not.
+        if !seccomp::refuse(libc::SYS_mprotect, &[(2, libc::PROT_READ.cast_unsigned())], libc::EPERM) {
+            return skip::skip(TEST, "this host lets nobody filter system calls");
+        }
+        thread::scope(|scope| {
+            writer.expose_mut(|_| {
+                scope.spawn(|| {
+                    reader.expose(|_| {
+                        is_in.wait();
+                        has_left.wait();
+                        assert!(matches!(sealed(), State::Refused(_)), "{}", sealed());
+                    });
+                });
+                is_in.wait();
+            });
+            has_left.wait();
+        });
+        assert_eq!(sealed(), State::InForce);
+    };
+    child::child(TEST, "child", body, succeeded);
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub(super) struct Region {
 /// Who uses sealed pages.
 struct Seal {
     users: Lock<Users>,
-    /// The `errno` of the last call that should have closed the pages and did not; 0 if none.
+    /// The `errno` of the last call that should have closed the pages; 0 if it did.
     refused: AtomicI32,
 }
 
@@ -262,10 +262,9 @@ impl Region {
         if need != before {
             // SAFETY: references into the pages live inside scopes alone, and `need` is what the scopes that
             // are left need (X8).
-            if let Err(Errno(errno)) = unsafe { self.map.protect(need) } {
-                // Relaxed: read by `status` alone.
-                seal.refused.store(errno, Ordering::Relaxed);
-            }
+            let errno = unsafe { self.map.protect(need) }.map_or_else(|Errno(errno)| errno, |()| 0);
+            // Relaxed: read by `status` alone.
+            seal.refused.store(errno, Ordering::Relaxed);
         }
     }
 }
