@@ -5,6 +5,8 @@
 mod child;
 #[path = "secret_support/fork.rs"]
 mod fork;
+#[path = "secret_support/page.rs"]
+mod page;
 #[path = "secret_support/seccomp.rs"]
 mod seccomp;
 #[path = "secret_support/skip.rs"]
@@ -135,6 +137,32 @@ fn nothing_is_wiped_in_children_of_an_old_kernel_or_of_one_that_lies() {
     };
     refusing(TEST, "old", advice!(MADV_WIPEONFORK), libc::EINVAL, in_child);
     refusing(TEST, "lies", YES_TO_ALL, 0, in_child);
+}
+
+/// The process identifier, which comes back, told forks apart for good after one refusal.
+#[test]
+fn a_fork_is_told_by_the_kernel_once_there_is_memory_for_it() {
+    const TEST: &str = "a_fork_is_told_by_the_kernel_once_there_is_memory_for_it";
+    let body = || {
+        let refused = "this host lets nobody filter system calls";
+        let make = || SecretBuf::with_protection(40, Protection::sealed()).unwrap();
+        let is_ours = |secret: &SecretBuf| secret.status().get(Measure::Sealed) == State::InForce;
+        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS).cast_unsigned();
+        let page = [(1, page::page() as u32), (2, 3), (3, flags)];
+        // A filter holds for the thread that asks for it.
+        let limited = || seccomp::refuse(libc::SYS_mmap, &page, libc::ENOMEM).then(make);
+        let Some(early) = thread::scope(|scope| scope.spawn(limited).join().unwrap()) else {
+            return skip::skip(TEST, refused);
+        };
+        let late = make();
+        assert!(is_ours(&early) && is_ours(&late), "one process, whatever told it");
+        if !seccomp::refuse(libc::SYS_getpid, &[], libc::EPERM) {
+            return skip::skip(TEST, refused);
+        }
+        assert!(is_ours(&early) && is_ours(&late), "the identifier is not asked for any more");
+        assert_eq!(fork::forked(|| u8::from(is_ours(&early) || is_ours(&late))), 0);
+    };
+    child::child(TEST, "child", body, succeeded);
 }
 
 #[test]
