@@ -1,8 +1,7 @@
 //! One thread's part of an arena that many threads use.
 //!
-//! Why it is here: its blocks live as long as the arena's borrow and not only as long as the worker, which suits rayon's
-//! `for_each_init` and `map_init`; it gives back what is left of its chunk; and it does without a thread's number, of
-//! which there are so many and no more.
+//! Why it is here: it does without a thread's number, of which there are so many and no more, and it gives back what is left
+//! of its chunk when it is told to. Its blocks live as long as the arena's borrow and not only as long as the worker.
 //!
 //! Invariant (docs/SAFETY.md): R4, a worker's window is used by one thread at a time, since a worker is not `Sync`.
 //! Never here: `Clone`.
@@ -63,6 +62,9 @@ impl Arena {
     ///
     /// What is left of its chunk goes back when it is dropped, if nobody has taken anything since; else it is lost until the
     /// arena is reset. So is up to a chunk of each worker while it lives: an arena for many threads has room for that.
+    ///
+    /// `&Arena` serves hundreds of threads at once as fast, and needs nothing that is made for each. Make no worker in the `init` of
+    /// rayon's `map_init` and `for_each_init`: it runs for each job, of which there are many more than threads.
     ///
     /// ```
     /// # use zk_nalloc::Arena;
