@@ -19,7 +19,7 @@ use std::thread;
 
 use succeeded::succeeded;
 use zk_nalloc::secret::{Measure, Policy, Protection, State};
-use zk_nalloc::{SecretBuf, SecretPool};
+use zk_nalloc::{Secret, SecretBuf, SecretPool};
 
 /// A call of the kernel and, where one call does several things, the argument that tells.
 type Call = (i64, &'static [(u32, u32)]);
@@ -259,6 +259,22 @@ fn pages_that_cannot_be_opened_are_a_panic_and_never_freed_unwiped() {
                     wiped; aborting\n";
         assert_eq!(said.split("ready\n").nth(1), Some(last));
     });
+}
+
+#[test]
+fn the_length_of_a_sealed_slice_opens_nothing() {
+    const TEST: &str = "the_length_of_a_sealed_slice_opens_nothing";
+    let body = || {
+        let of = |len| Secret::<[u64]>::with_protection(len, Protection::sealed()).unwrap();
+        let (words, none) = (of(5), of(0));
+        if !seccomp::refuse(libc::SYS_mprotect, &[(2, libc::PROT_READ.cast_unsigned())], libc::EPERM) {
+            return skip::skip(TEST, "this host lets nobody filter system calls");
+        }
+        assert!(std::panic::catch_unwind(|| words.expose(<[u64]>::len)).is_err());
+        assert_eq!((words.len(), words.is_empty()), (5, false));
+        assert_eq!((none.len(), none.is_empty()), (0, true));
+    };
+    child::child(TEST, "child", body, succeeded);
 }
 
 #[test]

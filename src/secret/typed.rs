@@ -227,6 +227,29 @@ impl<T: PlainData> Secret<[T]> {
             && buf.address().is_multiple_of(align_of::<T>());
         if fits { Ok(Self { buf, contents: PhantomData }) } else { Err(buf) }
     }
+
+    /// How many elements it holds. Opens no seal.
+    ///
+    /// ```
+    /// use zk_nalloc::{Secret, secret::Protection};
+    /// assert_eq!(Secret::<[u64]>::with_protection(3, Protection::sealed())?.len(), 3);
+    /// # Ok::<(), zk_nalloc::MapFailed>(())
+    /// ```
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.buf.len() / size_of::<T>()
+    }
+
+    /// Whether it holds none.
+    ///
+    /// ```
+    /// assert!(zk_nalloc::Secret::<[u64]>::new(0)?.is_empty());
+    /// # Ok::<(), zk_nalloc::MapFailed>(())
+    /// ```
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.buf.is_empty()
+    }
 }
 
 impl<T: Contents + ?Sized> Secret<T> {

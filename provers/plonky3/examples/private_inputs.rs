@@ -50,7 +50,7 @@ fn run() -> Result<(), Error> {
     println!("{} bytes of private inputs\n\n{}\n", inputs.len(), inputs.status());
     let inputs = Secret::<[u64]>::from_buf(inputs)
         .map_err(|odd| Error::new(format!("{odd:?} is no whole number of words")))?;
-    let states = inputs.expose(<[u64]>::len) / WORDS;
+    let states = inputs.len() / WORDS;
     if states == 0 {
         return Err(Error::new("a state is 200 bytes, and less was read"));
     }
