@@ -157,10 +157,10 @@ mod tests {
     #[test]
     fn a_page_is_asked_for_until_there_is_memory_and_the_mark_stays() {
         let marks = Marks::new();
-        let page = Box::leak(Box::new(AtomicU64::new(0)));
+        let page = AtomicU64::new(0);
         let before = marks.mark(|| Mapped::NotYet);
         assert_eq!(marks.mark(|| Mapped::NotYet), before);
-        assert_eq!(marks.mark(|| Mapped::Page(page)), before);
+        assert_eq!(marks.mark(|| Mapped::Page((&raw const page).cast_mut())), before);
         assert_eq!(marks.mark(|| unreachable!("there is a page")), before);
         // What the kernel does in a child.
         page.store(0, Ordering::Relaxed);
