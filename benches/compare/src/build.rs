@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use prove_harness::Error;
+use prove_harness::machine::Machine;
 use serde::Deserialize;
 
 use crate::peers::Peer;
@@ -137,11 +138,7 @@ const ALIGNED: [&str; 2] = ["-Cllvm-args=-align-all-functions=6", "-Cllvm-args=-
 /// lies elsewhere in the program of each allocator; a loop of a dozen instructions, as one that pushes, took a fifth longer at 16
 /// bytes into a line than at 0 or 32 (measured on Zen 5).
 fn align(command: &mut Command) {
-    // Cargo takes the first of these that is set.
-    let (name, separator) = match std::env::var_os("CARGO_ENCODED_RUSTFLAGS") {
-        Some(_) => ("CARGO_ENCODED_RUSTFLAGS", "\x1f"),
-        None => ("RUSTFLAGS", " "),
-    };
+    let (name, separator) = flags_of_cargo();
     let mut flags = std::env::var_os(name).unwrap_or_default();
     for flag in ALIGNED {
         if !flags.is_empty() {
@@ -150,6 +147,30 @@ fn align(command: &mut Command) {
         flags.push(flag);
     }
     command.env(name, flags);
+}
+
+/// The variable that cargo takes flags for the compiler from, which is the first of these that is set, and what stands between two.
+fn flags_of_cargo() -> (&'static str, &'static str) {
+    match std::env::var_os("CARGO_ENCODED_RUSTFLAGS") {
+        Some(_) => ("CARGO_ENCODED_RUSTFLAGS", "\x1f"),
+        None => ("RUSTFLAGS", " "),
+    }
+}
+
+/// The vectors that patterns' programs are compiled for. This program may have been compiled with other flags than are set while it
+/// runs and compiles those.
+pub fn vectors() -> Option<&'static str> {
+    let (name, separator) = flags_of_cargo();
+    let flags = std::env::var(name).unwrap_or_default();
+    vectors_with(flags.split(separator).filter(|flag| !flag.is_empty()))
+}
+
+/// The same with some flags, by the compiler's own word; `None` if it has none.
+fn vectors_with<'a>(flags: impl Iterator<Item = &'a str>) -> Option<&'static str> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).args(flags).args(["--print", "cfg"]).output().ok()?;
+    let told = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+    Some(Machine::vectors(|feature| told.lines().any(|line| line == format!("target_feature=\"{feature}\""))))
 }
 
 /// Has allocators in C and C++ compiled as those in Rust are: without the checks that they make unless `NDEBUG` is defined (snmalloc
@@ -204,6 +225,17 @@ mod tests {
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         fs::remove_file(object).unwrap();
+    }
+
+    /// A record said AVX2 of programs that were compiled without, by a program that had been compiled with it.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn the_compiler_says_for_which_vectors_it_compiles() {
+        let with = |flags: &str| vectors_with(flags.split(' ').filter(|flag| !flag.is_empty()));
+        assert_eq!(with("-C target-feature=+avx2"), Some("AVX2"));
+        assert_eq!(with("-Ctarget-cpu=x86-64-v4"), Some("AVX-512"));
+        assert!(with("").is_some_and(|vectors| vectors.starts_with("the baseline")));
+        assert_eq!(with("--no-such-flag"), None);
     }
 
     #[test]

@@ -196,7 +196,7 @@ pub fn describe(settings: Settings) -> Vec<String> {
         format!("governor: {}", read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
         format!("last-level cache: {}", read("/sys/devices/system/cpu/cpu0/cache/index3/size")),
         format!("compiler: {}", told("rustc", &["--version"]).unwrap_or_else(unknown)),
-        format!("compiled for: {}", machine.vectors),
+        format!("compiled for: {}", crate::build::vectors().unwrap_or(&machine.vectors)),
         format!("C library: {}", told("getconf", &["GNU_LIBC_VERSION"]).unwrap_or_else(unknown)),
         format!("commit: {commit}{}", if changed { ", with changes" } else { "" }),
         match settings {

@@ -36,12 +36,31 @@ impl Machine {
             memory_mib: field(&read("/proc/meminfo"), "MemTotal").map_or(0, |total| mib(&total)),
             kernel: or_unknown(read("/proc/sys/kernel/osrelease").trim()),
             huge_pages: or_unknown(selected(&read("/sys/kernel/mm/transparent_hugepage/enabled"))),
-            vectors: vectors().into(),
+            vectors: Self::vectors(|feature| match feature {
+                "avx512f" => cfg!(target_feature = "avx512f"),
+                "avx2" => cfg!(target_feature = "avx2"),
+                _ => false,
+            })
+            .into(),
         }
     }
 }
 
 impl Machine {
+    /// The widest vectors that a compiler which has these features may use: provers choose their field arithmetic by it.
+    #[must_use]
+    pub fn vectors(has: impl Fn(&str) -> bool) -> &'static str {
+        if has("avx512f") {
+            "AVX-512"
+        } else if has("avx2") {
+            "AVX2"
+        } else if cfg!(target_arch = "aarch64") {
+            "NEON"
+        } else {
+            "the baseline (RUSTFLAGS=-Ctarget-cpu=native is faster)"
+        }
+    }
+
     /// Says in what this one is another than `there`, if it is; not by what somebody who knows more has added in brackets.
     #[must_use]
     pub fn differs_from(&self, there: &Self) -> Option<String> {
@@ -68,19 +87,6 @@ impl fmt::Display for Machine {
         let Self { processor, cpus, memory_mib, kernel, huge_pages, vectors } = self;
         write!(f, "{processor}, {cpus} cpus, {memory_mib} MiB, Linux {kernel}, ")?;
         write!(f, "huge pages {huge_pages}, compiled for {vectors}")
-    }
-}
-
-/// The widest vectors the compiler was allowed to use: provers choose their field arithmetic by it.
-const fn vectors() -> &'static str {
-    if cfg!(target_feature = "avx512f") {
-        "AVX-512"
-    } else if cfg!(target_feature = "avx2") {
-        "AVX2"
-    } else if cfg!(target_arch = "aarch64") {
-        "NEON"
-    } else {
-        "the baseline (RUSTFLAGS=-Ctarget-cpu=native is faster)"
     }
 }
 
