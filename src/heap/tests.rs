@@ -1,7 +1,9 @@
 //! The heap by itself, where what a test needs is out of reach of requests.
 
 use super::pool::State;
-use super::{Behind, Fit, Growth, HOLES_MAX, Keep, PageHeap, SEAMS_MAX_LIVE, Setup, Span, Unit, Wish};
+use super::{
+    Behind, Fit, Growth, HOLES_MAX, Keep, PageHeap, SEAMS_MAX, SEAMS_MAX_LIVE, Setup, Span, Unit, Wish,
+};
 use crate::os::fake::{Call, Fake, When, errno};
 use crate::os::{CHUNK, GRANULE, Huge};
 
@@ -269,6 +271,30 @@ fn a_half_used_block_lies_on_what_is_resident_where_no_pages_can_be_moved_for_it
         heap.pretend_movers(0);
         heap.walk();
     }
+}
+
+/// Each such block asks for a VMA or two of its own, and of many nothing was left for whoever gathers more.
+#[test]
+fn half_used_blocks_leave_half_of_the_seams_to_others() {
+    let heap = PageHeap::new(Fake::in_short(64 * GIB, 1 << 45));
+    heap.start(Setup { huge: Huge::Advise, has_huge: true, ..setup() });
+    let [dirty, _behind] = [4000, 1].map(|chunks| taken(&heap, chunks * CHUNK));
+    give_parts(&heap, dirty, &[(0, dirty.len)]);
+    for _ in 0..600 {
+        heap.take_slow(HALF_USED, Wish::Any, 3 * CHUNK).expect("there is memory");
+    }
+    assert!((SEAMS_MAX / 2..SEAMS_MAX / 2 + 8).contains(&heap.books().seams), "{}", heap.books().seams);
+    heap.walk();
+}
+
+/// Where no memory could be opened any more, each such block was refused, and the cache given up for it.
+#[test]
+fn half_used_blocks_lie_on_what_is_resident_once_no_more_can_be_opened() {
+    let (heap, _place) = tables_and_a_place();
+    heap.os.fail(Call::Open, When::From(1), errno::ENOMEM);
+    let refused = (0..20).filter(|_| heap.take_slow(HALF_USED, Wish::Any, 3 * CHUNK).is_none()).count();
+    assert_eq!(refused, 1);
+    heap.walk();
 }
 
 /// Zeros of which 46 of 329 MiB were untouched memory lay upon what was resident for the rest: half of them nobody touched.

@@ -83,6 +83,7 @@ impl Marks {
         };
         if is_ours && before == &raw const NOT_YET {
             // This process may have marked things by its identifier meanwhile, and has one mark for life.
+            // Relaxed: published by the release below.
             // SAFETY: the page is mapped, and nobody else knows of it.
             unsafe { &*page }.store(by_process(), Ordering::Relaxed);
         }

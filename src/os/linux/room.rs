@@ -24,8 +24,13 @@ pub(super) fn scarcest(reserved: usize) -> Option<Room> {
 
 /// The scarcer one of the limits on what the process maps.
 pub(super) fn of_mappings(reserved: usize) -> Option<Room> {
-    let data = of_process(Limit::Data, InUse::Data, 0);
-    scarcer(of_process(Limit::AddressSpace, InUse::AddressSpace, reserved), data)
+    let [space, data] = of_each_mapping_limit(reserved);
+    scarcer(space, data)
+}
+
+fn of_each_mapping_limit(reserved: usize) -> [Option<Room>; 2] {
+    [(Limit::AddressSpace, InUse::AddressSpace, reserved), (Limit::Data, InUse::Data, 0)]
+        .map(|(limit, used, aside)| of_process(limit, used, aside))
 }
 
 /// How many bytes may be used before any limit has less left than one part in `share`.
@@ -36,8 +41,7 @@ pub(super) fn spare(reserved: usize, share: usize) -> Option<usize> {
         spare = Some(spare.map_or(here, |least| least.min(here)));
     };
     each_of_memory(host, &mut found);
-    of_process(Limit::AddressSpace, InUse::AddressSpace, reserved).into_iter().for_each(&mut found);
-    of_process(Limit::Data, InUse::Data, 0).into_iter().for_each(&mut found);
+    of_each_mapping_limit(reserved).into_iter().flatten().for_each(&mut found);
     spare
 }
 
