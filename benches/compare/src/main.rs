@@ -328,7 +328,7 @@ fn report(record: Option<PathBuf>) -> Result<(), Error> {
     say(format_args!("{} shows {} and {}", document.display(), folder.display(), own.display()))?;
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
     let from = readme::Folders { own: &own, compared: &folder, elsewhere: &elsewhere, random: &random };
-    readme::write(&readme, &from)?;
+    readme::write(&readme, &document, &from)?;
     say(format_args!("{} shows both", readme.display()))?;
     Ok(())
 }

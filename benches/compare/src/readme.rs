@@ -1,4 +1,5 @@
-//! From records to the README: what provers gain, what their usual allocators do beside it, and the score over all patterns.
+//! From records to the README, which says what provers gain and where we stand, and to the first part of the document behind it:
+//! what provers take under the allocators that they are tuned with, and the score over all patterns.
 //!
 //! Why it is here: the README shows what a user's first commands print, so it has records of those beside that of the
 //! comparison among all; and like every number in a document, these are not typed by hand.
@@ -14,7 +15,7 @@ use prove_harness::record::{Record, Run};
 use prove_harness::statistics::{Summary, kinds};
 use prove_harness::table;
 
-use crate::report::measured;
+use crate::report::{Measured, measured};
 use crate::{patterns, record, summary, tables};
 
 /// The records of the provers' own commands in a folder of them, in the order of the table, and what is added to the names of
@@ -60,30 +61,41 @@ impl<'a> Folders<'a> {
     }
 }
 
-/// Writes the parts of the README that are generated.
+/// Writes what is generated of the README, and of the document's first part.
 ///
 /// # Errors
-/// When a file cannot be read or written, a record holds nothing, or the README has no place for it.
-pub fn write(readme: &Path, from: &Folders) -> Result<(), Error> {
-    let doing = |cause: std::io::Error| Error::doing(format!("writing {}", readme.display()), cause);
-    let text = fs::read_to_string(readme).map_err(doing)?;
-    fs::write(readme, filled(&text, from)?).map_err(doing)
+/// When a file cannot be read or written, a record holds nothing, or a file has no place for it.
+pub fn write(readme: &Path, document: &Path, from: &Folders) -> Result<(), Error> {
+    put(readme, &of_readme(from)?)?;
+    put(document, &of_document(from)?)
 }
 
-/// Returns `readme` with its generated parts as they are now.
-fn filled(readme: &str, from: &Folders) -> Result<String, Error> {
-    let parts = [
-        ("results", results(from.own, &own_records(from.own)?)),
-        ("peers", peers::peers(from)?),
-        ("score", score(from)?),
-    ];
-    parts.iter().try_fold(readme.to_owned(), |text, (part, inside)| {
-        replaced(&text, part, inside).ok_or_else(|| {
-            Error::new(format!(
-                "the README has no lines \"<!-- begin {part} -->\" and \"<!-- end {part} -->\""
-            ))
-        })
-    })
+/// What is generated of a file: the name of each part, and the part.
+type Parts = [(&'static str, String); 2];
+
+fn of_readme(from: &Folders) -> Result<Parts, Error> {
+    let about = record::about(from.own)?;
+    let results = results(from.own, &about, &own_records(from.own)?);
+    Ok([("results", results), ("standing", standing(from)?)])
+}
+
+fn of_document(from: &Folders) -> Result<Parts, Error> {
+    Ok([("peers", peers::peers(from)?), ("score", score(from)?)])
+}
+
+fn put(file: &Path, parts: &Parts) -> Result<(), Error> {
+    let doing = |cause: &dyn std::fmt::Display| Error::doing(format!("writing {}", file.display()), cause);
+    let text = fs::read_to_string(file).map_err(|cause| doing(&cause))?;
+    let text = filled(&text, parts).map_err(|part| {
+        doing(&format!("it has no lines \"<!-- begin {part} -->\" and \"<!-- end {part} -->\""))
+    })?;
+    fs::write(file, text).map_err(|cause| doing(&cause))
+}
+
+/// Returns `text` with its generated parts as they are now, or the name of the part that it has no place for.
+fn filled(text: &str, parts: &Parts) -> Result<String, &'static str> {
+    let put = |text: String, (part, inside): &(&'static str, String)| replaced(&text, part, inside).ok_or(*part);
+    parts.iter().try_fold(text.to_owned(), put)
 }
 
 fn own_records(folder: &Path) -> Result<Vec<Record>, Error> {
@@ -173,7 +185,8 @@ fn mib(bytes: f64) -> String {
     format!("{:.0}", bytes / f64::from(1 << 20))
 }
 
-fn results(own: &Path, records: &[Record]) -> String {
+fn results(own: &Path, about: &[String], records: &[Record]) -> String {
+    let commit = about.iter().find_map(|line| line.strip_prefix("commit: ")).unwrap_or("unknown");
     let head = [
         "proof",
         "warm proof, s",
@@ -200,10 +213,43 @@ fn results(own: &Path, records: &[Record]) -> String {
     format!(
         "{table}\n\nMedians of the warm proofs, the highest peak, and the first proofs of a process from the fastest to the slowest, over \
          the median under `System`; every proof is verified. {} threads, {}; huge pages for everybody in the rows with THP `always`. The machine is shared, so ratios count, not seconds; \
-         first proofs depend on whose memory the host took back before. In full: [BENCHMARKS.md](docs/BENCHMARKS.md#provers-under-system-and-under-nalloc), from {}.",
+         first proofs depend on whose memory the host took back before. The engine is that of {commit}. In full: [BENCHMARKS.md](docs/BENCHMARKS.md#provers-under-system-and-under-nalloc), from {}.",
         records[0].threads,
         records[0].machine,
         place(own)
+    )
+}
+
+/// Says in a few lines what the document shows in tables: provers beside tuned allocators, patterns, and random workloads.
+fn standing(from: &Folders) -> Result<String, Error> {
+    let all = patterns::all();
+    let mut records: Vec<(&Path, record::Record)> = Vec::new();
+    for folder in from.of_patterns() {
+        records.push((folder, record::Record::read(folder)?));
+    }
+    // Records of a few patterns were made for those that a change was about.
+    let rows = |record: &record::Record| measured(record, &all).len();
+    let most = records.iter().map(|(_, record)| rows(record)).max().unwrap_or(0);
+    let whole = records.into_iter().rfind(|(_, record)| 2 * rows(record) >= most);
+    let (folder, whole) = whole.ok_or_else(|| Error::new("no record holds patterns"))?;
+    let random = record::Record::read(from.random)?;
+    let [of_patterns, of_random] = [&whole, &random].map(|record| in_words(&measured(record, &all)));
+    Ok(format!(
+        "- *Provers*, beside glibc, jemalloc and mimalloc told to keep their memory: {}\n\
+         - *Patterns* of what provers do, each against the best of all other allocators: {of_patterns} ({})\n\
+         - *Random workloads*, likewise: {of_random} ({})",
+        peers::in_words(from)?,
+        place(folder),
+        place(from.random)
+    ))
+}
+
+/// Says how many rows are won and lost, and by how much.
+fn in_words(measured: &[Measured]) -> String {
+    let [rows, won, in_time, in_memory, _, means] = tables::score(measured);
+    format!(
+        "of {rows}, {won} are won, {in_time} lost in time, {in_memory} lost in memory alone; of the best one's time ours takes \
+         {means}, by the fastest rounds (medians), as a geometric mean."
     )
 }
 
@@ -259,31 +305,54 @@ mod tests {
         assert_eq!(replaced(&new, "b", "new"), None, "it does not end");
     }
 
-    #[test]
-    fn the_readme_shows_the_records_that_it_names() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let readme = fs::read_to_string(root.join("README.md")).expect("is there");
-        let folder = |after: &str| {
-            let (_, after) = readme.split_once(after).expect("has that part");
-            let (_, after) = after.split_once("`benches/record/").expect("names a record");
-            let (name, _) = after.split_once('`').expect("as code");
-            root.join("benches/record").join(name)
+    /// The records that both files name.
+    fn shown(root: &Path, readme: &str, document: &str) -> [Vec<PathBuf>; 4] {
+        let folder = |name: &str| root.join("benches/record").join(name);
+        let named = |text: &str, after: &str| -> Vec<PathBuf> {
+            let (_, after) = text.split_once(after).expect("has that part");
+            let (after, _) = after.split_once("\n\n").expect("ends");
+            let names = after.split("`benches/record/").skip(1).filter_map(|rest| rest.split('`').next());
+            names.map(folder).collect()
         };
-        let (_, score) = readme.split_once("<!-- begin score -->").expect("has that part");
-        let (_, from) = score.split_once("round. From ").expect("names its records");
-        let (from, _) = from.split_once("\n\n").expect("ends");
-        let names = from.split("`benches/record/").skip(1).filter_map(|rest| rest.split('`').next());
-        let mut there: Vec<PathBuf> = names.map(|name| root.join("benches/record").join(name)).collect();
-        let random = there.pop().expect("names that of random workloads");
-        let (elsewhere, compared): (Vec<_>, Vec<_>) =
+        let (_, results) = readme.split_once("<!-- begin results -->").expect("has that part");
+        let (_, score) = document.split_once("<!-- begin score -->").expect("has that part");
+        let mut there = named(score, "round. From ");
+        let random = there.split_off(there.len() - 1);
+        let (elsewhere, compared) =
             there.into_iter().partition(|folder| folder.to_string_lossy().ends_with("-elsewhere"));
+        [named(results, "In full: "), compared, elsewhere, random]
+    }
+
+    #[test]
+    fn readme_and_document_show_the_records_that_they_name() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let read = |file: &str| fs::read_to_string(root.join(file)).expect("is there");
+        let (readme, document) = (read("README.md"), read("docs/BENCHMARKS.md"));
+        let [own, compared, elsewhere, random] = shown(&root, &readme, &document);
         let from = Folders {
-            own: &folder("<!-- begin results -->"),
+            own: &own[0],
             compared: &compared[0],
             elsewhere: &elsewhere,
-            random: &random,
+            random: &random[0],
         };
-        let now = filled(&readme, &from).expect("can be read");
-        assert!(now == readme, "run `zk-compare report`");
+        let of_readme = of_readme(&from).expect("can be read");
+        assert!(filled(&readme, &of_readme).as_deref() == Ok(&readme), "run `zk-compare report`");
+        let of_document = of_document(&from).expect("can be read");
+        assert!(filled(&document, &of_document).as_deref() == Ok(&document), "run `zk-compare report`");
+    }
+
+    #[test]
+    fn the_table_of_results_says_of_which_engine_it_is() {
+        let own = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("record").join("2026-11-27-provers");
+        let records = [read(&own.join("stwo.json"), "").expect("is there")];
+        let said = |about: &str| results(&own, &[about.into()], &records);
+        assert!(said("commit: abc").contains(" The engine is that of abc. In full: "));
+        assert!(said("processor: a").contains(" The engine is that of unknown. In full: "));
+    }
+
+    #[test]
+    fn a_part_that_a_file_has_no_place_for_is_named() {
+        let parts = [("a", "new".to_owned()), ("b", "new".to_owned())];
+        assert_eq!(filled("<!-- begin a -->\n<!-- end a -->\n", &parts), Err("b"));
     }
 }

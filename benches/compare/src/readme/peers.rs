@@ -1,4 +1,4 @@
-//! What provers take under ours beside allocators that keep their memory, for the README.
+//! What provers take under ours beside allocators that keep their memory.
 //!
 //! Why one table: records are of several machines and days, and a reader wants the last of each kind, not each.
 
@@ -13,7 +13,7 @@ use super::{Folders, mib, place, read, summaries, table};
 use crate::peers::by_name;
 use crate::{provers, record, summary};
 
-/// Those that the README compares with: each keeps its memory, as prover teams set it.
+/// Those that ours is compared with: each keeps its memory, as prover teams set it.
 const KEEPERS: [&str; 5] =
     ["glibc-tuned", "jemalloc-plonky3", "jemalloc-openvm", "mimalloc-keep", "mimalloc2-keep"];
 
@@ -66,17 +66,32 @@ fn last_of_each(all: Vec<Proofs>) -> Vec<Proofs> {
     last
 }
 
+/// The rows of the table.
+fn shown(from: &Folders) -> Result<Vec<Proofs>, Error> {
+    let all: Vec<Vec<Proofs>> = from.of_patterns().into_iter().map(proofs).collect::<Result<_, _>>()?;
+    let rows = last_of_each(all.into_iter().flatten().collect());
+    if rows.is_empty() {
+        return Err(Error::new("no prover was compared under all allocators"));
+    }
+    Ok(rows)
+}
+
+/// Says in how many rows ours is ahead, and where it is furthest behind.
+///
+/// # Errors
+/// As [`peers`].
+pub(super) fn in_words(from: &Folders) -> Result<String, Error> {
+    let rows = shown(from)?;
+    Ok(format!("{} {}", who_is_ahead(&rows), furthest_behind(&rows)))
+}
+
 /// Lays out what proofs took under ours and under those that keep their memory: of each statement and number of threads what the last
 /// record has that the README shows.
 ///
 /// # Errors
 /// When a file cannot be read, or no record holds any.
 pub(super) fn peers(from: &Folders) -> Result<String, Error> {
-    let all: Vec<Vec<Proofs>> = from.of_patterns().into_iter().map(proofs).collect::<Result<_, _>>()?;
-    let rows = last_of_each(all.into_iter().flatten().collect());
-    if rows.is_empty() {
-        return Err(Error::new("no prover was compared under all allocators"));
-    }
+    let rows = shown(from)?;
     let meaning = |name: &&str| by_name(name).map(|peer| format!("`{name}`: {}", peer.about));
     let meanings: Vec<String> = KEEPERS.iter().filter_map(meaning).collect();
     let (marks, sources) = marked(&rows);
@@ -116,18 +131,33 @@ fn said_of((mark, row): &Source) -> Result<String, Error> {
     Ok(format!("*{mark}*, on {threads} threads, {} ({machine}{})", place(folder), more.collect::<String>()))
 }
 
+/// The least of what the others took that were measured.
+fn least_of_others(row: &Proofs, of: fn(&Summary) -> f64) -> f64 {
+    let others = row.summaries[1..].iter().filter(|other| other.warm_seconds_median.is_finite());
+    others.map(of).fold(f64::INFINITY, f64::min)
+}
+
+/// Names the row in which ours takes the most of the fastest one's time.
+fn furthest_behind(rows: &[Proofs]) -> String {
+    let behind = |row: &Proofs| {
+        row.summaries[0].warm_seconds_median / least_of_others(row, |other| other.warm_seconds_median)
+    };
+    let last = rows.iter().max_by(|a, b| behind(a).total_cmp(&behind(b)));
+    last.map_or_else(String::new, |row| {
+        let (times, Proofs { statement, threads, .. }) = (behind(row), row);
+        format!("It takes {times:.2} of the fastest one's time at worst ({statement} on {threads} threads).")
+    })
+}
+
 /// Counts in how many rows ours is ahead of all others.
 fn who_is_ahead(rows: &[Proofs]) -> String {
     let within = |of: fn(&Summary) -> f64, times: f64| {
-        let is = |row: &&Proofs| {
-            let others = row.summaries[1..].iter().filter(|other| other.warm_seconds_median.is_finite());
-            others.map(of).fold(f64::INFINITY, f64::min) * times >= of(&row.summaries[0])
-        };
+        let is = |row: &&Proofs| least_of_others(row, of) * times >= of(&row.summaries[0]);
         rows.iter().filter(is).count()
     };
     let (seconds, peak) = (|row: &Summary| row.warm_seconds_median, |row: &Summary| row.peak_resident_bytes);
     format!(
-        "Of these {} rows NAlloc has the least peak in {}, the fastest median in {}, and is within {:.0} % of the fastest in {}.",
+        "Of {} rows NAlloc has the least peak in {}, the fastest median in {}, and is within {:.0} % of the fastest in {}.",
         rows.len(),
         within(peak, 1.0),
         within(seconds, 1.0),
@@ -209,9 +239,16 @@ mod tests {
         let rows = [[0.5, 0.4], [0.5, 0.49], [0.5, 0.6], [0.5, f64::NAN]];
         let said = who_is_ahead(&rows.map(|seconds| proofs("a", 2, seconds, "1")));
         assert!(
-            said.contains("these 4 rows NAlloc has the least peak in 3, the fastest median in 2,"),
+            said.contains("Of 4 rows NAlloc has the least peak in 3, the fastest median in 2,"),
             "{said}"
         );
         assert!(said.ends_with("within 5 % of the fastest in 3."), "{said}");
+    }
+
+    #[test]
+    fn the_row_that_is_furthest_behind_is_named() {
+        let rows = [("a", [0.5, 0.49]), ("b", [0.5, 0.4]), ("c", [0.5, 0.6]), ("d", [0.5, f64::NAN])];
+        let said = furthest_behind(&rows.map(|(name, seconds)| proofs(name, 2, seconds, "1")));
+        assert_eq!(said, "It takes 1.25 of the fastest one's time at worst (b on 2 threads).");
     }
 }
