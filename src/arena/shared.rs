@@ -173,7 +173,7 @@ mod tests {
     }
 }
 
-/// Run with `RUSTFLAGS="--cfg loom" cargo test --release --lib loom`.
+/// Run with `RUSTFLAGS="--cfg loom" cargo test -p zk-nalloc --release --lib loom`.
 #[cfg(all(test, loom))]
 mod loom_tests {
     #![expect(unsafe_code, reason = "writes cells that loom watches")]

@@ -33,7 +33,7 @@ impl Bounds {
     }
 }
 
-/// Run with `RUSTFLAGS="--cfg loom" cargo test --release --lib loom`.
+/// Run with `RUSTFLAGS="--cfg loom" cargo test -p zk-nalloc --release --lib loom`.
 #[cfg(all(test, loom))]
 mod loom_tests {
     use loom::sync::Arc;

@@ -1,4 +1,4 @@
-//! Seats under all interleavings: `RUSTFLAGS="--cfg loom" cargo test --release --lib loom`.
+//! Seats under all interleavings: `RUSTFLAGS="--cfg loom" cargo test -p zk-nalloc --release --lib loom`.
 
 use super::*;
 use loom::sync::Arc;
