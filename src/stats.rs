@@ -232,11 +232,17 @@ impl Stats {
         self.snapshot.books.over_budget
     }
 
-    /// `(total, used)`: how many shards there are, and how many of them have served requests. A shard is the free memory that one thread, or
-    /// a few that share it, has at hand: two to four for each processor, 512 at most.
+    /// How many shards there are: two to four for each processor, 512 at most. A shard is the free memory that one thread, or a few that
+    /// share it, has at hand.
     #[must_use]
-    pub const fn shards(&self) -> (usize, usize) {
-        (self.snapshot.shards, self.snapshot.shards_used)
+    pub const fn shards(&self) -> usize {
+        self.snapshot.shards
+    }
+
+    /// How many shards have served requests.
+    #[must_use]
+    pub const fn shards_used(&self) -> usize {
+        self.snapshot.shards_used
     }
 
     /// What the busiest shard has served, in shares of what it would have if all that are used were even: 1 is even.

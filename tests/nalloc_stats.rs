@@ -82,12 +82,12 @@ fn lines_add_up_in_a_process_that_stands_still() {
         );
         assert_eq!(sum(|s| s.misses), misses, "{sizes}");
         assert!(stats.allocated_bytes() > 1 << 30 && stats.faults_avoided() > 0, "{stats}");
-        assert!(stats.busiest_shard() >= 1.0 && stats.shards().1 <= stats.shards().0);
+        assert!(stats.busiest_shard() >= 1.0 && stats.shards_used() <= stats.shards());
         assert!(stats.peak_cached_bytes() > 20 << 20, "{stats}");
         let Some(footprint) = stats.footprint() else { return };
-        assert!(footprint.resident >= stats.live_bytes(), "{stats}");
+        assert!(footprint.resident_bytes >= stats.live_bytes(), "{stats}");
         assert!(footprint.mappings > 0 && footprint.mappings < footprint.mappings_of_process);
-        assert!(footprint.huge <= footprint.resident && footprint.huge <= proc::huge_pages());
+        assert!(footprint.huge_page_bytes <= footprint.resident_bytes && footprint.huge_page_bytes <= proc::huge_pages());
         grows.check("a block that was resized");
     });
 }
@@ -129,7 +129,7 @@ fn softened_memory_stays_usable() {
             assert!(softened > 90 << 20 && softened <= cached, "{softened} of {cached} bytes");
             assert_eq!(stats().softened_bytes(), cached, "with what was offered before and not used since");
             if let Some(footprint) = stats().footprint() {
-                let shows = footprint.lazy_free > 0 || footprint.resident < softened;
+                let shows = footprint.lazy_free_bytes > 0 || footprint.resident_bytes < softened;
                 assert!(shows, "what is offered shows until it is taken: {}", stats());
             }
             assert_eq!(cached_bytes(), cached, "what is softened is held");

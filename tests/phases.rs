@@ -49,11 +49,11 @@ fn faults_and_the_peak_of_a_phase_are_its_own() {
     });
     let (outer, inner) = (Phase::named("peak: outer").report(), Phase::named("peak: inner").report());
     for report in [outer, inner] {
-        assert!(report.peak_live_bytes() >= 80 * MIB as u64, "{report:?}");
+        assert!(report.peak_live_bytes() >= 80 * MIB, "{report:?}");
         assert!(report.faults() > 0, "{report:?}");
     }
     assert!(outer.faults() >= inner.faults() && outer.wall_time() >= inner.wall_time());
-    assert!(outer.peak_resident_bytes().is_none_or(|bytes| bytes >= 80 * MIB as u64), "{outer:?}");
+    assert!(outer.peak_resident_bytes().is_none_or(|bytes| bytes >= 80 * MIB), "{outer:?}");
     assert_eq!(kept[5], 1);
     phase_named("peak: after", || ());
     // Other tests of this process allocate too, but not as much.

@@ -128,6 +128,13 @@ fn the_status_of_what_is_read_is_that_of_all_pages_it_lay_on() {
 fn what_is_read_is_locked_if_the_limit_holds_it_but_not_what_it_outgrew() {
     const TEST: &str = "what_is_read_is_locked_if_the_limit_holds_it_but_not_what_it_outgrew";
     limited(TEST, 13 << 17, || {
+        let sealed = SecretBuf::read_to_end_with_protection(
+            std::io::repeat(1).take(3 << 18),
+            1 << 30,
+            Protection::sealed(),
+        );
+        let status = sealed.unwrap().status();
+        assert!(status.all_in_force(), "what is sealed is locked all the same:\n{status}");
         let secret = read(3 << 18);
         assert!(secret.status().all_in_force(), "{}", secret.status());
         assert!(SecretBuf::with_protection(1 << 20, STRICT).is_err(), "the lock is there, and counts");

@@ -243,18 +243,36 @@ impl<T> TypedArena<T> {
     /// assert_eq!(words, ["a", "few", "words"]);
     /// ```
     #[track_caller]
-    #[expect(clippy::mut_from_ref, reason = "every call gives other values")]
     pub fn alloc_extend(&self, values: impl IntoIterator<Item = T>) -> &mut [T] {
+        match self.try_alloc_extend(values) {
+            Ok(values) => values,
+            Err(exhausted) => panic!("{exhausted}"),
+        }
+    }
+
+    /// Moves all that an iterator yields into the arena, side by side; as [`alloc_extend`](Self::alloc_extend).
+    ///
+    /// # Errors
+    /// Where the arena has too little room: the values are dropped.
+    ///
+    /// ```
+    /// # use zk_nalloc::TypedArena;
+    /// let arena = TypedArena::with_capacity(512)?;
+    /// let room = arena.capacity();
+    /// assert_eq!(arena.try_alloc_extend(0..room).unwrap().len(), room);
+    /// assert!(arena.try_alloc_extend(0..1).is_err());
+    /// # Ok::<(), zk_nalloc::MapFailed>(())
+    /// ```
+    #[expect(clippy::mut_from_ref, reason = "every call gives other values")]
+    pub fn try_alloc_extend(&self, values: impl IntoIterator<Item = T>) -> Result<&mut [T], Exhausted> {
         let mut values: Vec<T> = values.into_iter().collect();
         let n = values.len();
         if size_of::<T>() == 0 {
             self.erased.count(n);
         }
         let layout = Layout::for_value(values.as_slice());
-        if self.erased.limit.get().addr() - self.erased.cursor.get().addr() < layout.size()
-            && let Err(exhausted) = self.erased.open_slow(layout)
-        {
-            panic!("{exhausted}");
+        if self.erased.limit.get().addr() - self.erased.cursor.get().addr() < layout.size() {
+            self.erased.open_slow(layout)?;
         }
         let first = self.erased.cursor.get().cast::<T>();
         // SAFETY: as in `put`, for `n` slots; the values are moved, so the vector must not drop them.
@@ -262,7 +280,7 @@ impl<T> TypedArena<T> {
             values.set_len(0);
             first.copy_from_nonoverlapping(values.as_ptr(), n);
             self.erased.cursor.set(first.add(n).cast());
-            slice::from_raw_parts_mut(first, n)
+            Ok(slice::from_raw_parts_mut(first, n))
         }
     }
 

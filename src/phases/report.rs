@@ -88,15 +88,15 @@ impl PhaseReport {
     /// The most that large requests had in use while one was open, in bytes, as they were asked for. Exact to some
     /// megabytes a thread: blocks under 2 MiB are seen in bunches.
     #[must_use]
-    pub const fn peak_live_bytes(&self) -> u64 {
-        self.live
+    pub const fn peak_live_bytes(&self) -> usize {
+        self.live as usize
     }
 
     /// The most memory that the process was seen to have while one was open, in bytes; `None` if nobody looked: phases
     /// under ten milliseconds in which the process reaches no new height.
     #[must_use]
-    pub const fn peak_resident_bytes(&self) -> Option<u64> {
-        if self.resident == 0 { None } else { Some(self.resident) }
+    pub const fn peak_resident_bytes(&self) -> Option<usize> {
+        if self.resident == 0 { None } else { Some(self.resident as usize) }
     }
 }
 

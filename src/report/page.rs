@@ -83,7 +83,7 @@ fn huge_pages(report: &Report) -> String {
             format!(
                 "{:.0} % of the allocator's {} now; on this host: {mode}",
                 share * 100.0,
-                size(f.resident as u64)
+                size(f.resident_bytes as u64)
             )
         }
         _ => format!("on this host: {mode}"),

@@ -121,7 +121,9 @@ fn huge(footprint: Option<Footprint>, facts: &Facts) -> Huge {
         _ if os::huge() == os::Huge::Forbid => Huge::OffByUs,
         HugeMode::Never => Huge::OffOnHost,
         _ => Huge::Share(
-            footprint.filter(|f| f.resident >= ENOUGH).map(|f| f.huge as f64 / f.resident.max(1) as f64),
+            footprint
+                .filter(|f| f.resident_bytes >= ENOUGH)
+                .map(|f| f.huge_page_bytes as f64 / f.resident_bytes.max(1) as f64),
         ),
     }
 }

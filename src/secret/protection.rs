@@ -3,7 +3,9 @@
 //! Invariant: the measures that need nobody's leave (guard pages, canary, wiping) are always asked for.
 //! Never here: what the kernel answered; that is [`Status`](super::Status).
 
-/// One measure that protects a secret.
+use core::fmt;
+
+/// One measure that protects a secret. Its `Display` is what tables call it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Measure {
@@ -33,6 +35,12 @@ pub enum Measure {
     MemfdSecret,
 }
 
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 impl Measure {
     /// All of them, in the order in which a [`Status`](super::Status) lists them.
     pub const ALL: &'static [Self] = &Self::EACH;
@@ -55,7 +63,7 @@ impl Measure {
     }
 
     /// What it is called in a table.
-    pub(super) const fn name(self) -> &'static str {
+    const fn name(self) -> &'static str {
         match self {
             Self::GuardPages => "guard pages",
             Self::Canary => "canary",

@@ -159,7 +159,12 @@ impl Region {
 
     /// Locks pages that were refused it, now that others have let go of theirs.
     pub(super) fn lock_again(&mut self) {
-        if matches!(self.status.get(Measure::MemoryLock), State::Refused(_)) && self.map.lock().is_ok() {
+        if !matches!(self.status.get(Measure::MemoryLock), State::Refused(_)) {
+            return;
+        }
+        // In a scope: pages that are sealed cannot be faulted in, for which the kernel calls a lock failed that it has put in force.
+        let locked = self.enter(Access::Read).and_then(|_open| self.map.lock());
+        if locked.is_ok() {
             self.status.grant(Measure::MemoryLock);
         }
     }

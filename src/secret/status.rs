@@ -67,6 +67,8 @@ impl Refusal {
     }
 }
 
+impl core::error::Error for Refusal {}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.errno)?;
@@ -167,7 +169,7 @@ impl Status {
     /// let key = SecretBuf::new(32)?;
     /// for (measure, state) in key.status().iter() {
     ///     if let State::Refused(why) = state {
-    ///         eprintln!("{measure:?}: {why}");
+    ///         eprintln!("{measure}: {why}");
     ///     }
     /// }
     /// # Ok::<(), zk_nalloc::MapFailed>(())
@@ -188,7 +190,7 @@ impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, (measure, state)) in self.iter().enumerate() {
             let end = if n + 1 < Measure::EACH.len() { "\n" } else { "" };
-            write!(f, "{:<20} {state}{end}", measure.name())?;
+            write!(f, "{measure:<20} {state}{end}")?;
         }
         Ok(())
     }

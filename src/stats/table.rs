@@ -57,7 +57,6 @@ impl Stats {
     fn requests(&self, rows: &mut Vec<Row>) {
         use Value::{Count, Factor, Share};
         let s = &self.snapshot;
-        let (shards, used) = self.shards();
         rows.extend([
             Row::Heading("large requests"),
             Row::Line("stack_hits", "from this thread's stack", Count(s.stack_hits)),
@@ -72,8 +71,8 @@ impl Stats {
             Row::Line("allocations", "requests", Count(s.allocations)),
             Row::Line("frees", "blocks freed", Count(s.frees)),
             Row::Line("refused", "refused by the kernel", Count(s.refused)),
-            Row::Line("shards", "shards", Count(shards as u64)),
-            Row::Line("shards_used", "shards in use", Count(used as u64)),
+            Row::Line("shards", "shards", Count(self.shards() as u64)),
+            Row::Line("shards_used", "shards in use", Count(self.shards_used() as u64)),
             Row::Line("busiest_shard", "busiest shard, even is 1", Factor(self.busiest_shard())),
         ]);
     }
@@ -100,10 +99,10 @@ impl Stats {
                 "resident, the whole process",
                 self.resident.map_or(Value::Unknown, bytes),
             ),
-            Row::Line("our_resident_bytes", "resident, ours", of(|f| f.resident)),
-            Row::Line("our_huge_page_bytes", "of which in huge pages", of(|f| f.huge)),
-            Row::Line("our_lazy_free_bytes", "of which offered, not yet taken", of(|f| f.lazy_free)),
-            Row::Line("our_swapped_bytes", "swapped out, ours", of(|f| f.swapped)),
+            Row::Line("our_resident_bytes", "resident, ours", of(|f| f.resident_bytes)),
+            Row::Line("our_huge_page_bytes", "of which in huge pages", of(|f| f.huge_page_bytes)),
+            Row::Line("our_lazy_free_bytes", "of which offered, not yet taken", of(|f| f.lazy_free_bytes)),
+            Row::Line("our_swapped_bytes", "swapped out, ours", of(|f| f.swapped_bytes)),
             Row::Line("our_mappings", "mappings, ours", count(|f| f.mappings)),
             Row::Line("mappings", "mappings, the whole process", count(|f| f.mappings_of_process)),
         ]);
