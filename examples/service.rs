@@ -24,7 +24,7 @@ const COLUMNS: usize = 16;
 const LOG2_MAX: u32 = 22;
 
 fn main() -> io::Result<()> {
-    // Before the first job, which would fault its memory in else.
+    // Before the first job, which would otherwise fault its memory in.
     let warmed = std::thread::spawn(|| prefault(USUAL));
     let key = phase_named("read the key", || (0..1_u64 << 16).map(|i| i | 1).collect::<Vec<u64>>());
     println!("ready, {} MiB faulted in", warmed.join().unwrap_or(0) >> 20);

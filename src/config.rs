@@ -92,8 +92,9 @@ impl Config {
         }
     }
 
-    /// Keeps up to `bytes` of free memory resident, of all threads together; live blocks do not count. They stay however long the pause, unless
-    /// the container or the host runs short of memory.
+    /// Keeps at most `bytes` of free memory resident, of all threads together; live blocks do not count. They stay however long the pause, unless
+    /// the container or the host runs short of memory. Up to 16 MiB of it for each shard, or half of it where that is less (three quarters where a
+    /// shard's part is 8 to 12 MiB), are for what threads have at hand, and stay empty where none has that much: [`Stats::shards`](crate::Stats::shards).
     ///
     /// Without it, what is allocated and what is cached together never exceed the recent peak of what was allocated, so that
     /// keeping adds nothing to what the program asked for at once (it may have touched less of that).

@@ -12,11 +12,13 @@
 //! Install it in a binary, not in a library: a program has one global allocator, and whoever builds the program chooses.
 //! The README says when to expect a speedup, and when not.
 //!
-//! # Three roles
+//! # Four roles
 //!
 //! - **The global allocator.** [`NAlloc`] routes each request by its [`Layout`](std::alloc::Layout) alone: under 64 KiB
 //!   to the small side, a type parameter; the rest to resident memory that all sizes share. [`Config`] tunes it,
 //!   [`stats`] shows what it did, [`soften_cache`] and [`release_cache`] give memory up.
+//! - **Measuring and warming.** [`phase_named`], [`Phase`] and [`phases`] measure stages, without [`NAlloc`] too;
+//!   [`prefault`](prefault()) faults memory in ahead of need; [`report`](report()) says what to change.
 //! - **Scratch memory for a phase.** [`Arena`] and [`TypedArena`], see [`arena`].
 //! - **Memory for secrets.** [`SecretBuf`], [`Secret`] and [`SecretPool`], see [`secret`].
 //!
@@ -58,7 +60,7 @@
 //! # What the caller owes
 //!
 //! Memory that was locked, protected, registered for DMA or advised otherwise must be put back as it was before it is
-//! freed.
+//! freed or resized: `realloc` may move its pages, and gives away the end of a block that shrinks.
 
 #![cfg_attr(feature = "nightly", feature(allocator_api))]
 #![cfg_attr(

@@ -261,7 +261,7 @@ impl Trace {
                 self.put(os, Event::Huge { bytes });
             }
             let now = self.time(os);
-            let pause = ((now - before) * HUGE_SHARE).max(HUGE_EVERY);
+            let pause = (now.saturating_sub(before) * HUGE_SHARE).max(HUGE_EVERY);
             self.next_huge.store(now + pause, Ordering::Relaxed);
         }
     }

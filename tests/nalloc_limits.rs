@@ -9,6 +9,8 @@ mod support;
 mod limit;
 #[path = "secret_support/seccomp.rs"]
 mod seccomp;
+#[path = "secret_support/smaps.rs"]
+mod smaps;
 
 use limit::{lock_all, set_limit, without_huge_pages};
 use seccomp::refuse;
@@ -159,6 +161,34 @@ fn locked_memory_is_not_swollen() {
         };
         support::alone(TEST, if early { "early" } else { "late" }, &[], body);
     }
+}
+
+/// The kernel unlocks the mapping from which pages are moved, and most of the heap is one: a chunk that was gathered unlocked all that
+/// was live.
+#[test]
+fn locked_memory_stays_locked() {
+    const TEST: &str = "locked_memory_stays_locked";
+    let body = || {
+        if !lock_all() {
+            return skip(TEST, "memory cannot be locked here");
+        }
+        let mut blocks: Vec<_> = (0..16).map(|seed| Patterned::new(seed, 24 << 20)).collect();
+        let mut nth = 0;
+        blocks.retain(|_| {
+            nth += 1;
+            nth % 2 == 0
+        });
+        // Longer than what is free anywhere, and one that has to leave its place.
+        blocks.push(Patterned::new(20, 100 << 20));
+        blocks[0].resize(60 << 20);
+        for block in &blocks {
+            block.check("a locked block");
+            let flags = smaps::flags(block.bytes.as_ptr().addr());
+            assert!(flags.iter().any(|flag| flag == "lo"), "{} MiB: {flags:?}", block.bytes.len() >> 20);
+        }
+        assert_eq!(zk_nalloc::stats().moved_bytes(), 0);
+    };
+    support::alone(TEST, "locked", &[], body);
 }
 
 /// What had just been opened was resident and counted as such; it was also taken for the rest of the process's, so that the peak

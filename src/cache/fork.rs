@@ -158,7 +158,7 @@ impl<O: Os> Cache<O> {
         self.peaks.forget_all();
         self.vacate_in_child();
         // Relaxed: this is the only thread.
-        self.gives_up.store(false, Ordering::Relaxed);
+        self.looks.store(false, Ordering::Relaxed);
         // None were taken away where no handler ran before the fork. Acquire: as in `before_fork`.
         let is_seen_begin = self.mark_in_fork.load(Ordering::Relaxed) != 0;
         let shards =

@@ -140,7 +140,7 @@ impl<O: Os> Cache<O> {
         if activity != watch.activity || watch.since == 0 {
             *watch = Watch { activity, since: now, aged: now, asked: false };
         }
-        if now - watch.since >= SILENT && !watch.asked {
+        if now.saturating_sub(watch.since) >= SILENT && !watch.asked {
             // Once: small blocks are not seen here, and whoever goes on making them would lose them every ten seconds.
             watch.asked = true;
             self.ask_library();
@@ -152,11 +152,11 @@ impl<O: Os> Cache<O> {
         if now.saturating_sub(self.last_look.load(Ordering::Relaxed)) >= LOOK_AFTER {
             self.look_slow();
         }
-        if now - watch.aged >= SILENT {
+        if now.saturating_sub(watch.aged) >= SILENT {
             watch.aged = now;
             self.age_slow();
         }
-        Rest::For(if now - watch.since < IDLE { LOOK_AFTER } else { IDLE })
+        Rest::For(if now.saturating_sub(watch.since) < IDLE { LOOK_AFTER } else { IDLE })
     }
 
     /// Ends a window for silence, and gives up what no window remembers.

@@ -157,8 +157,8 @@ pub(crate) struct Cache<O: Os> {
     since_look: AtomicUsize,
     /// When that was, in nanoseconds of the clock.
     last_look: AtomicU64,
-    /// Whether a thread is giving memory up because it is short.
-    gives_up: AtomicBool,
+    /// Whether a thread looks at what is left, or gives up what is missing.
+    looks: AtomicBool,
     /// When the limits were told last, by the same clock.
     last_tick: AtomicU64,
     /// Untouched memory that stays open whatever is done, and as much as is not worth another try, in bytes.
@@ -224,7 +224,7 @@ impl<O: Os> Cache<O> {
                 care: AtomicU8::new(0),
                 since_look: AtomicUsize::new(0),
                 last_look: AtomicU64::new(0),
-                gives_up: AtomicBool::new(false),
+                looks: AtomicBool::new(false),
                 last_tick: AtomicU64::new(0),
                 unclosable: AtomicUsize::new(0),
                 alone: AtomicU32::new(0),
@@ -306,7 +306,8 @@ impl<O: Os> Cache<O> {
         self.start_thin(setup);
         // What is filled or wiped when it is freed is all touched by the thread that frees it.
         let spoils = settings.checked || settings.wipe_on_free;
-        self.zeroing.start(facts.cpus, facts.is_huge(huge) && !spoils);
+        let cpus = facts.quota.map_or(facts.cpus, |quota| quota.min(facts.cpus));
+        self.zeroing.start(cpus, facts.is_huge(huge) && !spoils);
         self.page.store(facts.page, Ordering::Relaxed);
         let colours = Colours::of(facts.l1_ways, facts.vendor);
         self.steady.colours.store(colours.number(), Ordering::Relaxed);

@@ -80,7 +80,7 @@ impl<O: Os> Cache<O> {
         if way == Way::Written || way == Way::Parallel {
             let reach = self.zeroing.reach(kind, len, zeroed);
             let mut run = self.find(block, Wish::Any, reach, zeroed)?;
-            // On a host of many processors a program may have few threads: it was told to, or its container has a quota.
+            // On a host of many processors a program may have few threads: it was told to, or a quota of cgroups of version 1 has it.
             let parallel = way == Way::Parallel && self.os().threads().is_some_and(|count| count >= CPUS_MIN);
             let left = if parallel { self.leave_to_threads(&mut run) } else { 0 };
             self.note(&run, zeroed, len - reach, kind, left);
@@ -162,8 +162,9 @@ impl<O: Os> Cache<O> {
         if whole {
             let own = || class.and_then(|class| self.cut_merged(class));
             let stolen = || class.and_then(|class| self.steal(class, keeps));
-            // Shorter ones have been looked for in the heap already, and to look at all shards takes a line or two of each.
-            let found = if len > HOT_BLOCK_MAX {
+            // Shorter ones have been looked for in the heap already, where shards have runs, and to look at all shards takes a line or
+            // two of each.
+            let found = if len > HOT_BLOCK_MAX || !self.bounds().merges() {
                 self.find_resident(fit, from).or_else(own).or_else(stolen)
             } else {
                 own().or_else(stolen).or_else(|| self.find_resident(fit, from))
@@ -182,6 +183,8 @@ impl<O: Os> Cache<O> {
         for retry in 0..=RETRIES {
             // Whole chunks, and memory for the next blocks, are preferences, which refuse nobody.
             let fit = if retry == 0 { fit } else { Fit::aligned(len, block.align) };
+            // Nor does what a block is expected to leave untouched: at last all that is free will do.
+            let reach = if retry == RETRIES { len } else { reach };
             // What is zero stays untouched for a request that wishes for zeros, in whatever it would share.
             let more = class
                 .filter(|_| retry == 0 && whole && !zeroed)

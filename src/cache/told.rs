@@ -151,6 +151,12 @@ impl<O: Os> Cache<O> {
         self.since_look.store(0, Ordering::Relaxed);
         let now = self.os().now();
         self.last_look.store(now, Ordering::Relaxed);
+        // One thread at a time, from what it reads to what it gives up: what is missing would go twice, and what is told once, such as
+        // that more is swapped, would have been told to who finds another at it. Acquire: pairs with the release below, so that what is
+        // read comes after what the last one gave up.
+        if self.looks.swap(true, Ordering::Acquire) {
+            return;
+        }
         let room = self.os().room(self.heap.closed() + self.thin.closed());
         let (host, strain) = (self.os().host_room(), self.os().strain());
         let free = self.cached_bytes();
@@ -164,15 +170,11 @@ impl<O: Os> Cache<O> {
         if pressed > 0 {
             self.give_up(pressed, now);
         }
+        self.looks.store(false, Ordering::Release);
     }
 
-    /// Gives so many free bytes back to the kernel, whatever is allowed, in pages; and address space, where that is what is short. One
-    /// thread at a time: what is missing would go twice.
+    /// Gives so many free bytes back to the kernel, whatever is allowed, in pages; and address space, where that is what is short.
     fn give_up(&self, bytes: usize, now: u64) {
-        // Relaxed, both times: nothing is read behind it.
-        if self.gives_up.swap(true, Ordering::Relaxed) {
-            return;
-        }
         let mut purged = self.heap.purge(bytes, Unit::Pages);
         // What threads have at hand goes last: all of them would come to the heap for the next block.
         if purged < bytes {
@@ -188,6 +190,5 @@ impl<O: Os> Cache<O> {
         if purged < bytes {
             self.ask_library_in_need(now);
         }
-        self.gives_up.store(false, Ordering::Relaxed);
     }
 }

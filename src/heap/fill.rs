@@ -226,7 +226,8 @@ impl Inner {
 
     /// Takes dirty whole chunks into transit, of as few pieces as will do, up to the length of `target`.
     fn claim_sources<O: Os>(&mut self, target: Span, sources: &mut [Source; SOURCES], os: &O) -> usize {
-        let allowed = self.setup.moves && self.regions.of(target.start).kind == Kind::Reserved;
+        // Where all memory is locked a move unlocks the VMA from which pages go, and most of the heap is one.
+        let allowed = self.setup.moves && !self.eager && self.regions.of(target.start).kind == Kind::Reserved;
         if allowed && self.regions.seams() >= SEAMS_MAX {
             self.over_budget += 1;
             return 0;
@@ -249,9 +250,18 @@ impl Inner {
         count
     }
 
+    /// A piece whose pages may be moved under `need` bytes, and its whole chunks; in the order of [`RESIDENT`](super::pieces::RESIDENT).
+    fn source_for(&mut self, need: usize) -> Option<(Index, Span)> {
+        self.dirty_source_for(need).or_else(|| {
+            let index = self.pieces.longest_below(State::Soft, (usize::MAX, usize::MAX))?;
+            let inner = self.pieces.span(index).inner(CHUNK);
+            (!inner.is_empty()).then_some((index, inner))
+        })
+    }
+
     /// The longest dirty piece that is not longer than what is needed, else the shortest that is; and its
     /// whole chunks.
-    fn source_for(&mut self, need: usize) -> Option<(Index, Span)> {
+    fn dirty_source_for(&mut self, need: usize) -> Option<(Index, Span)> {
         /// Pieces that turn out to hold no whole chunk before a longer one than is needed is taken.
         const TRIES: usize = 8;
         /// The same before we give up, where none is longer (docs/EXPERIMENTS.md, "Purges that find nothing").

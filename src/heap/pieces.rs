@@ -11,6 +11,9 @@ use crate::os::{CHUNK, GRANULE, Os};
 /// average, or less: to begin a run in another of them for each block that stays would leave ever more ends.
 const SHATTERED_MIN: usize = 32 << 20;
 
+/// What is taken for resident, in the order in which it is looked for: what was offered to the kernel last, since that may have taken it.
+pub(super) const RESIDENT: [State; 2] = [State::Dirty, State::Soft];
+
 /// A range of addresses in bytes, both ends on granules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Span {
@@ -273,6 +276,11 @@ impl Pieces {
     /// The shortest piece of a state of at least `len` bytes.
     pub(crate) fn shortest_from(&self, state: State, len: usize) -> Option<Index> {
         self.by_length[state as usize].at_or_after(&self.pool, (len, 0))
+    }
+
+    /// The shortest piece of resident memory of at least the first of `lens` bytes, or else of the next.
+    pub(crate) fn shortest_resident(&self, lens: [usize; 2]) -> Option<Index> {
+        RESIDENT.into_iter().find_map(|state| lens.into_iter().find_map(|len| self.shortest_from(state, len)))
     }
 
     /// The piece that holds `address`.

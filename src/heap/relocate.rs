@@ -6,7 +6,7 @@
 //! cannot be completed, its bytes are copied home, where the memory is still mapped: nothing is ever moved back,
 //! because a failing move unmaps its target first, and that would be the block itself.
 
-use super::pieces::{Fit, Span};
+use super::pieces::{Fit, RESIDENT, Span};
 use super::pool::State;
 use super::region::Kind;
 use super::take::Wish;
@@ -76,7 +76,8 @@ impl<O: Os> PageHeap<O> {
         let pieces = &inner.pieces;
         let roomy = Fit { len: fit.len.checked_mul(2)?, ..fit };
         let (index, start) = [fit.len, 0].into_iter().find_map(|before| {
-            let index = pieces.shortest_from(State::Dirty, roomy.len.checked_add(before)?)?;
+            let len = roomy.len.checked_add(before)?;
+            let index = pieces.shortest_resident([len, len])?;
             let piece = pieces.span(index);
             Some((index, roomy.lowest_in(Span::between(piece.start + before, piece.end()))?))
         })?;
@@ -118,7 +119,9 @@ impl<O: Os> PageHeap<O> {
             }
         }
         let home = inner.regions.of(block.start);
+        // Eager: as in `claim_sources`.
         if !inner.setup.moves
+            || inner.eager
             || home.kind == Kind::Plain
             || block.inner(CHUNK).is_empty()
             || !inner.ensure_spare(&self.os)
@@ -248,7 +251,7 @@ impl Inner {
         let mut at = range.start;
         for _ in 0..super::window::REACH {
             let Some(index) = self.pieces.at(at) else { return false };
-            if behind == Behind::Resident && self.pieces.get(index).state != State::Dirty {
+            if behind == Behind::Resident && !RESIDENT.contains(&self.pieces.get(index).state) {
                 return false;
             }
             at = self.pieces.span(index).end();

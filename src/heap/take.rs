@@ -1,6 +1,6 @@
 //! Taking runs out of the heap: best fit in place first, then windows over mixed memory, filled or faulted.
 
-use super::pieces::{Fit, Span};
+use super::pieces::{Fit, RESIDENT, Span};
 use super::pool::{Index, State};
 use super::region::Kind;
 use super::window::{Found, Run, Unclean, Window};
@@ -46,7 +46,7 @@ impl<O: Os> PageHeap<O> {
             }
             End::Low | End::High => None,
         };
-        let best = || [State::Dirty, State::Soft].into_iter().find_map(|state| pieces.best_fit(state, fit));
+        let best = || RESIDENT.into_iter().find_map(|state| pieces.best_fit(state, fit));
         let (index, lowest) = at_place.or_else(best)?;
         let start = match from {
             End::Low | End::From(_) => lowest,
@@ -73,11 +73,7 @@ impl<O: Os> PageHeap<O> {
         let pieces = &inner.pieces;
         let (long, most) = if pieces.is_shattered() { (len, len) } else { (long, most) };
         let at_place = place.and_then(|place| pieces.dirty_from(place)).filter(|(_, rest)| rest.len >= long);
-        let shortest = || {
-            let index =
-                [long, len].into_iter().find_map(|least| pieces.shortest_from(State::Dirty, least))?;
-            Some((index, pieces.span(index)))
-        };
+        let shortest = || pieces.shortest_resident([long, len]).map(|index| (index, pieces.span(index)));
         let (index, piece) = at_place.or_else(shortest)?;
         let span = Span::new(piece.start, piece.len.min(most));
         inner.pieces.carve(index, span);
@@ -94,7 +90,7 @@ impl<O: Os> PageHeap<O> {
             return None;
         }
         let pieces = &inner.pieces;
-        let index = [long, len].into_iter().find_map(|least| pieces.shortest_from(State::Dirty, least))?;
+        let index = pieces.shortest_resident([long, len])?;
         let piece = pieces.span(index);
         let at_end = piece.last_of(len, long);
         let span = match from {

@@ -2,7 +2,7 @@
 
 use super::pool::State;
 use super::{
-    Behind, Fit, Growth, HOLES_MAX, Keep, PageHeap, SEAMS_MAX, SEAMS_MAX_LIVE, Setup, Span, Unit, Wish,
+    Behind, End, Fit, Growth, HOLES_MAX, Keep, PageHeap, SEAMS_MAX, SEAMS_MAX_LIVE, Setup, Span, Unit, Wish,
 };
 use crate::os::fake::{Call, Fake, When, errno};
 use crate::os::{CHUNK, GRANULE, Huge};
@@ -203,6 +203,50 @@ fn seams_of_free_memory_are_healed_before_a_live_block_is_refused_its_move() {
     assert!(heap.books().seams < 8);
     heap.finish_relocation(block, moved);
     heap.walk();
+}
+
+/// Where a lock was refused to what should be healed, at the end of what was free, that was found again without end.
+#[test]
+fn what_cannot_be_healed_is_not_tried_again_at_once() {
+    let heap = heap();
+    let [run, _behind] = [4, 1].map(|chunks| taken(&heap, chunks * CHUNK));
+    give_parts(&heap, run, &[(0, run.len)]);
+    assert_eq!(heap.purge(usize::MAX, Unit::Chunks), run.len);
+    heap.reenter().regions.set_shift(Span::new(run.start + 3 * CHUNK, CHUNK), 1);
+    // Without its mend it would end after ten.
+    (1..=10).for_each(|nth| heap.os.fail(Call::Heal, When::Nth(nth), errno::EAGAIN));
+    heap.heal_free();
+    assert_eq!((heap.os.calls(Call::Heal), heap.books().retired), (1, 0));
+    heap.os.fail_no_more();
+    heap.heal_free();
+    assert_eq!(heap.books().seams, 0);
+    heap.walk();
+}
+
+/// After a pause for which the cache was offered to the kernel it served whole blocks alone: no hot run was cut from it, no vector had room
+/// in it or grew into it, and nothing was gathered from it.
+#[test]
+fn what_was_offered_to_the_kernel_serves_whatever_is_resident() {
+    type Use = fn(&PageHeap<Fake>, Span) -> bool;
+    let uses: [(&str, Use); 5] = [
+        ("a hot run", |heap, _| heap.take_run(MIB, 4 * MIB, 4 * MIB, None).is_some()),
+        ("blocks ahead", |heap, _| heap.take_room(MIB, 16 * MIB, End::Low).is_some()),
+        ("room behind", |heap, _| heap.take_with_room(Fit::aligned(8 * MIB, CHUNK)).is_some()),
+        ("growth", |heap, block| heap.extend(block, 48 * MIB, Behind::Resident, usize::MAX).is_some()),
+        ("gathered", |heap, _| {
+            let run = heap.take_slow(Fit::aligned(60 * MIB, CHUNK), Wish::Any, usize::MAX);
+            run.is_some_and(|run| run.found.fresh() == 0)
+        }),
+    ];
+    for (what, serves) in uses {
+        let heap = heap();
+        let blocks: Vec<Span> = (0..4).map(|_| taken(&heap, 32 * MIB)).collect();
+        give_parts(&heap, blocks[1], &[(0, 30 * MIB)]);
+        give_parts(&heap, blocks[3], &[(0, 30 * MIB)]);
+        assert_eq!(heap.soften(), 60 * MIB);
+        assert!(serves(&heap, blocks[0]), "{what}");
+        heap.walk();
+    }
 }
 
 /// A block that is touched a little beyond its half took all of it from what was resident, and others faulted as much in: eight

@@ -41,7 +41,8 @@ impl<O: Os> PageHeap<O> {
                 None => inner.retire(span),
             }
             inner.operations -= 1;
-            if state != Some(State::Zero) {
+            // What was refused stays as it was, and would be found again.
+            if state != Some(State::Zero) || inner.regions.shift(span.start) != 0 {
                 return;
             }
         }

@@ -116,6 +116,7 @@ impl Fake {
             huge_mode: HugeMode::Madvise,
             ram: 64 << 20,
             cpus: 4,
+            quota: None,
             l1_ways: 8,
             vendor: Vendor::Other,
             moves: true,

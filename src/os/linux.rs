@@ -16,6 +16,7 @@ mod limits;
 mod output;
 mod path;
 mod probe;
+mod quota;
 mod room;
 #[cfg(not(all(test, loom)))]
 mod signals;

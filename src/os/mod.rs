@@ -96,6 +96,8 @@ pub(crate) struct Facts {
     pub(crate) ram: usize,
     /// CPUs that this process may run on.
     pub(crate) cpus: usize,
+    /// Of so many CPUs its cgroups allow the time, where one has a quota.
+    pub(crate) quota: Option<usize>,
     /// Ways of the first-level data cache, 0 where nobody tells.
     pub(crate) l1_ways: usize,
     /// Who made the processor.

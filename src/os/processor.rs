@@ -1,4 +1,4 @@
-//! Who made the processor: some of what is measured differs by that, and the C library does not tell.
+//! Who made the processor, and the ways of its first cache: some of what is measured differs by these, and the C library does not tell.
 //!
 //! Never here: what follows from it.
 
@@ -29,30 +29,66 @@ pub(super) fn vendor_slow() -> Vendor {
     if known == INTEL { Vendor::Intel } else { Vendor::Other }
 }
 
+/// Tells how many ways the first-level data cache has, as the processor says (Intel's manual, volume 2, CPUID leaf 4; AMD's, volume 3,
+/// leaf 8000_001D); 0 where it does not. For C libraries that do not tell; each question is a trap on a virtual machine.
+#[cfg(all(target_arch = "x86_64", any(test, not(target_env = "gnu"))))]
+#[cold]
+pub(super) fn l1_ways_slow() -> usize {
+    /// More caches than any processor tells of: four, and an end.
+    const CACHES_MAX: u32 = 8;
+    let leaf = if vendor_slow() == Vendor::Intel { 4 } else { 0x8000_001d };
+    let [leaf_max, ..] = cpuid(leaf & 0x8000_0000, 0);
+    if leaf_max < leaf {
+        return 0;
+    }
+    for part in 0..CACHES_MAX {
+        let [kind, shape, ..] = cpuid(leaf, part);
+        match (kind & 0x1f, kind >> 5 & 7) {
+            (0, _) => break,
+            // A cache of data, of the first level.
+            (1, 1) => return (shape >> 22) as usize + 1,
+            _ => {}
+        }
+    }
+    0
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_env = "gnu")))]
+pub(super) const fn l1_ways_slow() -> usize {
+    0
+}
+
 /// The vendor's name for itself.
 #[cfg(target_arch = "x86_64")]
 fn name() -> [u8; 12] {
-    // `__cpuid` of `core` is `unsafe` in some of the compilers that this is for, and in others not.
-    let (first, second, third): (u32, u32, u32);
-    // SAFETY: every x86-64 processor has the instruction; leaf 0 writes these four registers and nothing else. The compiler
-    // keeps `rbx` to itself, so it is put back.
-    unsafe {
-        core::arch::asm!(
-            "mov {kept:r}, rbx",
-            "cpuid",
-            "xchg {kept:r}, rbx",
-            kept = out(reg) first,
-            inout("eax") 0 => _,
-            out("ecx") third,
-            out("edx") second,
-            options(nomem, nostack, preserves_flags)
-        );
-    }
+    let [_, first, third, second] = cpuid(0, 0);
     let mut name = [0; 12];
     for (part, word) in name.chunks_exact_mut(4).zip([first, second, third]) {
         part.copy_from_slice(&word.to_le_bytes());
     }
     name
+}
+
+/// What the instruction answers about a part of a leaf, in `eax`, `ebx`, `ecx`, `edx`.
+#[cfg(target_arch = "x86_64")]
+fn cpuid(leaf: u32, part: u32) -> [u32; 4] {
+    // `__cpuid` of `core` is `unsafe` in some of the compilers that this is for, and in others not.
+    let (a, b, c, d): (u32, u32, u32, u32);
+    // SAFETY: every x86-64 processor has the instruction; it writes these four registers and nothing else, whatever it is asked. The
+    // compiler keeps `rbx` to itself, so it is put back.
+    unsafe {
+        core::arch::asm!(
+            "mov {kept:r}, rbx",
+            "cpuid",
+            "xchg {kept:r}, rbx",
+            kept = out(reg) b,
+            inout("eax") leaf => a,
+            inout("ecx") part => c,
+            out("edx") d,
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    [a, b, c, d]
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -74,5 +110,19 @@ mod tests {
         assert!(known.contains(std::str::from_utf8(&name).expect("a name")), "{name:?}");
         let vendor = if known.contains("GenuineIntel") { Vendor::Intel } else { Vendor::Other };
         assert_eq!([vendor_slow(), vendor_slow()], [vendor; 2], "asked, and asked again");
+    }
+
+    /// What the kernel says of the same cache, where it does.
+    #[test]
+    fn the_ways_of_the_first_cache_are_known() {
+        let read = |file: &str| {
+            let path = format!("/sys/devices/system/cpu/cpu0/cache/index0/{file}");
+            std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+        };
+        let ways = l1_ways_slow();
+        if (read("level"), read("type")) != ("1".to_owned(), "Data".to_owned()) || ways == 0 {
+            return eprintln!("skipped: the kernel or the processor does not tell ({ways})");
+        }
+        assert_eq!(read("ways_of_associativity"), ways.to_string());
     }
 }

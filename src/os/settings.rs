@@ -137,6 +137,7 @@ mod tests {
         huge_mode: HugeMode::Madvise,
         ram: 8 << 30,
         cpus: 4,
+        quota: None,
         l1_ways: 8,
         vendor: Vendor::Other,
         moves: true,

@@ -148,7 +148,7 @@ impl Zeroing {
         }
     }
 
-    /// To be told before the first block: how many processors there are, and whether what is faulted in comes in huge pages.
+    /// To be told before the first block: of how many processors there is the time, and whether what is faulted in comes in huge pages.
     pub(crate) fn start(&self, cpus: usize, is_huge: bool) {
         if cpus >= CPUS_MIN && is_huge {
             self.parallel_min.store(PARALLEL_MIN, Relaxed);

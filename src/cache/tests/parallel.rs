@@ -107,6 +107,19 @@ fn few_threads_write_on_many_processors() {
     }
 }
 
+/// Beside four workers a container of four processors has the threads of its service, which touch nothing.
+#[test]
+fn a_quota_of_few_processors_is_few_processors() {
+    for (quota, leaves) in [(4, false), (CPUS_MIN, true)] {
+        let os = fake_in_short(8 << 30, 0);
+        os.set_facts(|facts| (facts.cpus, facts.quota) = (64, Some(quota)));
+        let model = Model::new(os, 4 << 30, Config::new());
+        let left: u64 = (0..4).map(|_| round(&model, LEN, false).0).sum();
+        assert_eq!(left > 0, leaves, "{quota}");
+        finish(&model, Vec::new(), true);
+    }
+}
+
 /// The end that nobody touches goes back as zero memory, as that of a fresh block does.
 #[test]
 fn the_end_that_nobody_touched_of_what_was_left_to_threads_is_not_taken_for_resident() {

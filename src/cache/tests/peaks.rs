@@ -236,15 +236,37 @@ fn no_more_is_given_up_than_is_short_and_by_one_thread_at_a_time() {
         model.cache.look_slow();
         held()
     };
-    model.cache.gives_up.store(true, Ordering::Relaxed);
+    model.cache.looks.store(true, Ordering::Relaxed);
     assert_eq!(look(), (at_hand, kept), "another thread does already");
-    model.cache.gives_up.store(false, Ordering::Relaxed);
+    model.cache.looks.store(false, Ordering::Relaxed);
     let (still, less) = look();
     assert_eq!((still, os.calls(Call::Close)), (at_hand, 0));
     assert!((MIB..=MIB + CHUNK).contains(&(kept - less)), "{} KiB went", (kept - less) / KIB);
     // What is mapped and untouched counts against other limits.
     os.set_mapping_room(short);
     assert_eq!((look().0, os.calls(Call::Close) > 0), (0, true));
+    finish(&model, Vec::new(), true);
+}
+
+/// Whoever found another thread giving up had been told already that more was swapped, which is told once: nobody gave anything up for it.
+#[test]
+fn what_is_swapped_while_another_thread_gives_up_is_not_forgotten() {
+    let os = fake(2 << 30);
+    let model = Model::new(os.clone(), 512 * MIB, Config::new());
+    let blocks: Vec<Live> = (0..24).map(|_| touched(&model, 8 * MIB)).collect();
+    blocks.into_iter().for_each(|live| model.free(live));
+    let look = || {
+        os.pass(1 << 30);
+        model.cache.look_slow();
+        model.cache.cached_bytes()
+    };
+    let kept = look();
+    assert!(kept >= 192 * MIB);
+    os.set_strain(|s| *s.swapped.get_or_insert(0) += 17 * MIB);
+    model.cache.looks.store(true, Ordering::Relaxed);
+    assert_eq!(look(), kept, "another thread does already");
+    model.cache.looks.store(false, Ordering::Relaxed);
+    assert!(look() <= 2 * MIB, "{} KiB", model.cache.cached_bytes() / KIB);
     finish(&model, Vec::new(), true);
 }
 

@@ -9,7 +9,7 @@ use core::mem::size_of_val;
 
 use super::path::Path;
 use super::text::{chosen, file_number};
-use super::{files, probe};
+use super::{files, probe, quota};
 use crate::os::processor::vendor_slow;
 use crate::os::{Facts, GRANULE, HugeMode};
 
@@ -25,6 +25,7 @@ pub(super) fn facts() -> Facts {
         huge_mode: huge_mode(huge_page),
         ram: ram(),
         cpus: cpus(),
+        quota: quota::processors(),
         l1_ways: l1_ways(),
         vendor: vendor_slow(),
         moves: abilities.moves && !unsafely,
@@ -42,14 +43,18 @@ pub(super) fn page() -> usize {
     usize::try_from(page).ok().filter(|page| page.is_power_of_two()).unwrap_or(GRANULE).max(GRANULE)
 }
 
-/// Ways of the first-level data cache. glibc asks the processor, and needs no memory for it; musl has no such question.
+/// Ways of the first-level data cache. glibc asks the processor, and needs no memory for it.
+#[cfg(target_env = "gnu")]
 fn l1_ways() -> usize {
-    #[cfg(target_env = "gnu")]
     // SAFETY: as in `page`.
     let ways = unsafe { libc::sysconf(libc::_SC_LEVEL1_DCACHE_ASSOC) };
-    #[cfg(not(target_env = "gnu"))]
-    let ways = 0;
     usize::try_from(ways).unwrap_or(0)
+}
+
+/// The same: musl has no such question, so the processor is asked here.
+#[cfg(not(target_env = "gnu"))]
+fn l1_ways() -> usize {
+    crate::os::processor::l1_ways_slow()
 }
 
 fn read(path: &CStr) -> Option<usize> {
