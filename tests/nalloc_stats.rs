@@ -87,7 +87,10 @@ fn lines_add_up_in_a_process_that_stands_still() {
         let Some(footprint) = stats.footprint() else { return };
         assert!(footprint.resident_bytes >= stats.live_bytes(), "{stats}");
         assert!(footprint.mappings > 0 && footprint.mappings < footprint.mappings_of_process);
-        assert!(footprint.huge_page_bytes <= footprint.resident_bytes && footprint.huge_page_bytes <= proc::huge_pages());
+        assert!(
+            footprint.huge_page_bytes <= footprint.resident_bytes
+                && footprint.huge_page_bytes <= proc::huge_pages()
+        );
         grows.check("a block that was resized");
     });
 }

@@ -94,7 +94,8 @@ fn put(file: &Path, parts: &Parts) -> Result<(), Error> {
 
 /// Returns `text` with its generated parts as they are now, or the name of the part that it has no place for.
 fn filled(text: &str, parts: &Parts) -> Result<String, &'static str> {
-    let put = |text: String, (part, inside): &(&'static str, String)| replaced(&text, part, inside).ok_or(*part);
+    let put =
+        |text: String, (part, inside): &(&'static str, String)| replaced(&text, part, inside).ok_or(*part);
     parts.iter().try_fold(text.to_owned(), put)
 }
 
@@ -329,12 +330,8 @@ mod tests {
         let read = |file: &str| fs::read_to_string(root.join(file)).expect("is there");
         let (readme, document) = (read("README.md"), read("docs/BENCHMARKS.md"));
         let [own, compared, elsewhere, random] = shown(&root, &readme, &document);
-        let from = Folders {
-            own: &own[0],
-            compared: &compared[0],
-            elsewhere: &elsewhere,
-            random: &random[0],
-        };
+        let from =
+            Folders { own: &own[0], compared: &compared[0], elsewhere: &elsewhere, random: &random[0] };
         let of_readme = of_readme(&from).expect("can be read");
         assert!(filled(&readme, &of_readme).as_deref() == Ok(&readme), "run `zk-compare report`");
         let of_document = of_document(&from).expect("can be read");
