@@ -236,7 +236,7 @@ fn standing(from: &Folders) -> Result<String, Error> {
     let random = record::Record::read(from.random)?;
     let [of_patterns, of_random] = [&whole, &random].map(|record| in_words(&measured(record, &all)));
     Ok(format!(
-        "- *Provers*, beside glibc, jemalloc and mimalloc told to keep their memory: {}\n\
+        "- *Provers*, beside glibc, jemalloc and mimalloc told to keep their memory. {}\n\
          - *Patterns* of what provers do, each against the best of all other allocators: {of_patterns} ({})\n\
          - *Random workloads*, likewise: {of_random} ({})",
         peers::in_words(from)?,
