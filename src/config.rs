@@ -217,7 +217,7 @@ impl Config {
     /// [`prefault`](crate::prefault()), with all signals blocked and a stack of 256 KiB. It sleeps while nothing is handed out
     /// and nothing cached; else it looks four times a second, once a second in silence or while nothing is cached, at what the container
     /// and the host have left. After every ten seconds in which no large block is allocated or freed a peak counts as one window older, so that
-    /// what was kept for it goes down to an eighth of RAM or 1 GiB, whichever is less; [`cache_bytes`](Self::cache_bytes) is a promise that it keeps too.
+    /// what was kept for it goes down to an eighth of RAM or 1 GiB, whichever is less; [`cache_bytes`](Self::cache_bytes) stays what it is.
     ///
     /// A forked child has no such thread until it allocates as much, of which what its parent had counted is a part. At exit
     /// the thread simply ends with the process: it holds nothing that another thread waits for long. A program that unloads

@@ -45,7 +45,7 @@
 //!
 //! | variable | values | what it decides |
 //! |---|---|---|
-//! | `ZK_NALLOC_CACHE_BYTES` | bytes, or with K, M or G behind | how much free memory stays, as a promise: [`Config::cache_bytes`] |
+//! | `ZK_NALLOC_CACHE_BYTES` | bytes, or with K, M or G behind | how much free memory may stay: [`Config::cache_bytes`] |
 //! | `ZK_NALLOC_THP` | `auto`, `always`, `never` | huge pages, in arenas too: [`Config::thp`] |
 //! | `ZK_NALLOC_MOVES` | `auto`, `never` | whether pages are moved: [`Config::moves`] |
 //! | `ZK_NALLOC_BACKGROUND` | `1`, `0` | a thread that gives memory up while the process is silent: [`Config::background`] |

@@ -178,7 +178,7 @@ fn locked_memory_stays_locked() {
             nth += 1;
             nth % 2 == 0
         });
-        // Longer than what is free anywhere, and one that has to leave its place.
+        // Longer than what is free anywhere, and one that grows to such a length.
         blocks.push(Patterned::new(20, 100 << 20));
         blocks[0].resize(60 << 20);
         for block in &blocks {

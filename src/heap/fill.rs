@@ -85,7 +85,7 @@ impl<O: Os> PageHeap<O> {
         let mut inner = self.reenter();
         // In small pages the first touch takes one of them.
         let setup = &inner.setup;
-        let is_worth_it = setup.moves && setup.huge == Huge::Advise && setup.has_huge;
+        let is_worth_it = setup.moves && !inner.eager && setup.huge == Huge::Advise && setup.has_huge;
         let is_there = is_worth_it && inner.source_for(CHUNK).is_some_and(|(_, span)| !span.is_empty());
         let Some((index, outside)) = inner.zero_beside(inside).filter(|_| is_there) else { return true };
         if !inner.ensure_spare(&self.os) {
@@ -251,6 +251,7 @@ impl Inner {
     }
 
     /// A piece whose pages may be moved under `need` bytes, and its whole chunks; in the order of [`RESIDENT`](super::pieces::RESIDENT).
+    /// Of what was offered to the kernel the longest piece alone.
     fn source_for(&mut self, need: usize) -> Option<(Index, Span)> {
         self.dirty_source_for(need).or_else(|| {
             let index = self.pieces.longest_below(State::Soft, (usize::MAX, usize::MAX))?;

@@ -75,12 +75,13 @@ impl<O: Os> PageHeap<O> {
         }
         let pieces = &inner.pieces;
         let roomy = Fit { len: fit.len.checked_mul(2)?, ..fit };
-        let (index, start) = [fit.len, 0].into_iter().find_map(|before| {
-            let len = roomy.len.checked_add(before)?;
-            let index = pieces.shortest_resident([len, len])?;
+        let within = |state, before: usize| {
+            let index = pieces.shortest_from(state, roomy.len.checked_add(before)?)?;
             let piece = pieces.span(index);
             Some((index, roomy.lowest_in(Span::between(piece.start + before, piece.end()))?))
-        })?;
+        };
+        let (index, start) =
+            RESIDENT.into_iter().find_map(|state| within(state, fit.len).or_else(|| within(state, 0)))?;
         Some(self.cut_resident(inner, index, Span::new(start, fit.len)))
     }
 

@@ -223,6 +223,22 @@ fn what_cannot_be_healed_is_not_tried_again_at_once() {
     heap.walk();
 }
 
+/// The kernel unlocks the mapping that a live block is moved out of, too.
+#[test]
+fn where_all_memory_is_locked_no_live_block_is_moved() {
+    for eager in [false, true] {
+        let heap = heap();
+        let [block, _behind] = [4, 1].map(|chunks| taken(&heap, chunks * CHUNK));
+        heap.reenter().eager = eager;
+        let moved = heap.relocate(block, 8 * CHUNK, GRANULE, usize::MAX);
+        assert_eq!(moved.is_some(), !eager);
+        if let Some(moved) = moved {
+            heap.finish_relocation(block, moved);
+        }
+        heap.walk();
+    }
+}
+
 /// After a pause for which the cache was offered to the kernel it served whole blocks alone: no hot run was cut from it, no vector had room
 /// in it or grew into it, and nothing was gathered from it.
 #[test]

@@ -278,7 +278,7 @@ impl Inner {
     /// their faults.
     fn best_window(&self, states: &[State], fit: Fit, reach: usize) -> Option<usize> {
         let reach = reach.min(fit.len);
-        let moves = self.setup.moves && self.pieces.in_chunks(State::Dirty) >= reach;
+        let moves = self.setup.moves && !self.eager && self.pieces.in_chunks(State::Dirty) >= reach;
         let lost = if moves { 2 } else { 1 };
         // What is gained, and good ends; and where.
         let mut best: Option<((usize, usize), usize)> = None;

@@ -10,7 +10,7 @@ use super::{fake, fake_in_short};
 use crate::config::Config;
 use crate::heap::Span;
 use crate::os::GRANULE;
-use crate::os::fake::Fake;
+use crate::os::fake::{Call, Fake, When, errno};
 use crate::zeroing::{Kind, Way};
 
 const KIB: usize = 1 << 10;
@@ -247,5 +247,31 @@ fn a_trace_of_a_new_length_leaves_the_rest_of_its_room_to_others() {
         let resident = prove((40 * MIB) << log, (20 * MIB) << log);
         assert!(resident <= most + 24, "{log}: {resident} MiB, {most} before");
     }
+    finish(&model, Vec::new(), true);
+}
+
+/// What is resident was kept from blocks that are expected to be touched a little, and so it was from one that found nothing else: the
+/// kernel gave no memory, and could take none.
+#[test]
+fn what_a_block_is_expected_to_leave_refuses_it_nothing() {
+    let os = fake_in_short(2 << 30, 0);
+    let model = Model::new(os.clone(), 256 * MIB, Config::new());
+    let give = |p: *mut u8, size: usize| model.cache.deallocate(p, layout(size));
+    for _ in 0..8 {
+        give(take(&model, 32 * MIB, false, 4 * MIB), 32 * MIB);
+    }
+    // Of other lengths, which teach nothing of that one.
+    let [before, resident, behind] = [56, 48, 56].map(|mib| take(&model, mib * MIB, false, mib * MIB));
+    model.cache.release();
+    give(resident, 48 * MIB);
+    os.fail(Call::Open, When::From(1), errno::ENOMEM);
+    os.fail(Call::Purge, When::From(1), errno::EINVAL);
+    let block = model.cache.allocate(layout(32 * MIB), &Config::new(), |_| ());
+    let place = resident.addr()..resident.addr() + 48 * MIB;
+    assert!(place.contains(&block.addr()), "{block:?} of {resident:?}");
+    os.fail_no_more();
+    give(block, 32 * MIB);
+    give(before, 56 * MIB);
+    give(behind, 56 * MIB);
     finish(&model, Vec::new(), true);
 }
