@@ -60,13 +60,9 @@ impl<O: Os> Cache<O> {
             return self.give_long(shard, Span::new(start, block.len.bytes()), requested);
         };
         let here = shard;
-        let (shard, mut stacks) = self.lock_for(here, start, class);
+        let (shard, mut stacks) = self.lock_for(here, Span::new(start, class.len().bytes()));
         let is_last = stacks.is_last(requested, &shard.counts);
-        if core::ptr::eq(shard, here) {
-            shard.counts.note_freed(requested);
-        } else {
-            shard.counts.note_freed_by_another(requested);
-        }
+        shard.note_freed(here, requested);
         let bounds = self.bounds();
         let len = class.len().bytes();
         let borders = || self.heap.has_touching_regions();
@@ -82,21 +78,20 @@ impl<O: Os> Cache<O> {
         }
     }
 
-    /// Locks the shard that a block of a class goes to which a thread frees through `here`: its home, unless somebody is at that just
-    /// now; else this one, which is its home from now on.
+    /// Locks the shard that a block goes to which a thread frees through `here`: its home, unless somebody is at that just now; else
+    /// this one, which is its home from now on.
     fn lock_for<'a>(
         &'a self,
         here: &'a shard::Shard,
-        start: usize,
-        class: SizeClass,
+        block: Span,
     ) -> (&'a shard::Shard, Guard<'a, shard::Stacks, O, Nap>) {
-        if let Some(home) = self.home_of(start, here)
+        if let Some(home) = self.home_of(block.start, here)
             && let Some(stacks) = home.stacks.try_lock(self.os())
         {
             return (home, stacks);
         }
-        if !self.homes(here).is_of(start, here.number) {
-            self.note_home(here, Span::new(start, class.len().bytes()));
+        if !self.homes(here).is_of(block.start, here.number) {
+            self.note_home(here, block);
         }
         (here, here.lock(self.os()))
     }
@@ -134,7 +129,7 @@ impl<O: Os> Cache<O> {
             stacks.end_burst(is_new, &shard.counts);
             self.see_use(&mut stacks, &shard.counts);
             let most = bounds.bytes + stacks.more;
-            let is_much = shares && stacks.bytes() - stacks.hot.excess() > most / 4 * 3;
+            let is_much = shares && stacks.bytes() - stacks.hot.excess() > most / 8 * 7;
             self.see_regions(&mut stacks);
             stacks.merge(&mut out, &shard.counts);
             // Room for vectors stays that: as a run it would be more than a shard may hold.
@@ -180,29 +175,56 @@ impl<O: Os> Cache<O> {
     }
 
     /// Takes back a block that is too long for a stack.
-    fn give_long(&self, shard: &shard::Shard, span: Span, requested: usize) {
+    fn give_long(&self, here: &shard::Shard, span: Span, requested: usize) {
         let is_thin = self.is_thin(span);
         // Before the memory can be anybody else's, who may note something of it.
         let noted = if is_thin { None } else { self.take_note(span.start) };
-        let mut stacks = shard.lock(self.os());
-        shard.counts.note_freed(requested);
+        let is_fresh = noted.as_ref().is_some_and(|noted| noted.fresh);
+        // What of a fresh one is untouched goes back to the heap as that.
+        let keeps = !is_thin && !is_fresh && !is_long(span.len) && self.bounds().merges();
+        if let Some(noted) = noted.as_ref().filter(|_| keeps) {
+            self.sample(span, noted, &[]);
+        }
+        let (shard, mut stacks) =
+            if keeps { self.lock_for(here, span) } else { (here, here.lock(self.os())) };
+        shard.note_freed(here, requested);
         let borders = || self.heap.has_touching_regions();
         let is_back = !is_thin && stacks.put_back(span.len, span.start, borders, &shard.counts);
         let is_too_much = is_back && stacks.hot.excess() > 0;
-        if !is_thin && !is_back && !is_long(span.len) {
-            stacks.last_place = span.start;
-        }
+        let mut out = Leaving::NOTHING;
+        let is_kept = keeps && !is_back && self.keep_middling(&mut stacks, span, &mut out, &shard.counts);
         drop(stacks);
         if is_too_much {
             // Room beyond a hot run's length: with the block back in it, it is one piece for the heap.
             self.drain_hot(shard);
         }
+        if is_kept {
+            self.note_home(shard, span);
+            self.give_leaving(&out);
+        }
         match noted {
             _ if is_thin => self.give_thin(span),
-            Some(noted) if is_back => self.settle_note(&noted),
-            None if is_back => {}
+            Some(noted) if is_back || is_kept => self.settle_note(&noted),
+            None if is_back || is_kept => {}
             Some(noted) => self.give_noted(span, noted),
             None => self.given(self.heap.give(&[span], 0)),
+        }
+    }
+
+    /// Learns from a block of which something was noted how many of its pages hold anything, if it is time to. `absent` are the parts of it
+    /// that are untouched.
+    fn sample(&self, span: Span, noted: &Noted, absent: &[Span]) {
+        let kind = noted.kind;
+        // What was wiped or filled tells nothing.
+        if !noted.zeroed || self.spoils() || !self.zeroing.samples(kind) {
+            return;
+        }
+        let untouched = |page: usize| absent.iter().any(|part| page >= part.start && page < part.end());
+        // The block is the cache's since its owner gave it back, and readable: who protected it has undone that
+        // before, as the contract of `NAlloc` demands.
+        let (hits, seen) = sample_pages(self.os(), noted.taken(span), untouched);
+        if seen > 0 {
+            self.zeroing.learn_pages(kind, hits, seen);
         }
     }
 
@@ -215,16 +237,7 @@ impl<O: Os> Cache<O> {
         let scan = scan.unwrap_or(Scan::all_of(span));
         let absent = scan.absent();
         let (kind, taken) = (noted.kind, noted.taken(span));
-        // What was wiped or filled tells nothing.
-        if noted.zeroed && !self.spoils() && self.zeroing.samples(kind) {
-            let untouched = |page: usize| absent.iter().any(|part| page >= part.start && page < part.end());
-            // The block is the cache's since its owner gave it back, and readable: who protected it has undone that
-            // before, as the contract of `NAlloc` demands.
-            let (hits, seen) = sample_pages(self.os(), taken, untouched);
-            if seen > 0 {
-                self.zeroing.learn_pages(kind, hits, seen);
-            }
-        }
+        self.sample(span, &noted, absent);
         let mut fills = false;
         if noted.fresh {
             if noted.zeroed {

@@ -134,17 +134,6 @@ impl Hot {
 }
 
 impl<O: Os> Cache<O> {
-    /// Where this thread's next block without a class or its next hot run begins, if it has little in use and others have some:
-    /// where the last such block of less than 16 MiB began that it freed. Whoever has one block at a time goes over no more than
-    /// the longest of them so, and finds the front of it in its cache; by best fit, threads that take turns are led through all
-    /// that they have free together. Not for threads that have freed more than they took: those blocks were others'.
-    pub(super) fn place(&self) -> Option<usize> {
-        let mine = self.shard_slow().filter(|mine| (0..=HOT_MAX as i64).contains(&mine.counts.balance()))?;
-        let place = Some(mine.lock(self.os()).last_place).filter(|&place| place > 0)?;
-        let others = self.shards().iter().filter(|&shard| !core::ptr::eq(shard, mine));
-        others.map(|shard| shard.counts.in_use()).any(|in_use| in_use > 0).then_some(place)
-    }
-
     /// Gives the free part of a shard's hot run back to the heap. Gives the bytes.
     pub(super) fn drain_hot(&self, shard: &Shard) -> usize {
         let mut stacks = shard.lock(self.os());

@@ -20,8 +20,11 @@ const _: () = assert!(!HOT_BLOCK_MAX.is_multiple_of(GRANULE));
 /// Fresh memory comes with so much more of it as this part of what the thread has in use, as a divisor.
 const FRESH_SHARE: usize = 32;
 
-/// The most that a shard holds because its thread has as much in use, in bytes.
-pub(super) const HELD_MAX: usize = 2 * SHARD_BYTES_MAX;
+/// Of what a shard holds because its thread has had much in use this part is let go each time it has allocated 64 MiB, as a divisor.
+const FORGOTTEN: usize = 16;
+
+/// The most that a shard holds because its thread has much in use, in bytes.
+pub(super) const HELD_MAX: usize = 3 * SHARD_BYTES_MAX;
 
 /// A thread that has little in use takes so much along for its first hot run, in bytes: it is all that it goes over then, a block
 /// or a vector at a time, whatever comes from a hot run, and what is not touched of it costs nothing.
@@ -58,14 +61,25 @@ impl<O: Os> Cache<O> {
         }
     }
 
-    /// Has a shard hold as much as its thread has in use, if that is more than it may otherwise: what threads that replace
-    /// blocks need between them. Where it held less, each would go over what all have; and what is gone through the heap comes back
-    /// in another's caches. Not under a ceiling, which what shards hold is counted against.
+    /// Has a shard hold half as much again as its thread has in use, or had of late, if that is more than it may otherwise: what threads
+    /// that replace blocks need between them, and a burst comes to. Where it held less, each would go over what all have; and what is
+    /// gone through the heap comes back in another's caches. Not under a ceiling, which what shards hold is counted against.
     pub(super) fn see_use(&self, stacks: &mut Stacks, counts: &Counts) {
         let bounds = self.bounds();
         // Relaxed: set once, before the shards were published.
         let is_bounded = !bounds.merges() || self.dirty_max.load(Ordering::Relaxed) < usize::MAX;
-        stacks.more = if is_bounded { 0 } else { counts.in_use().min(HELD_MAX).saturating_sub(bounds.bytes) };
+        let now = (counts.in_use() / 2 * 3).min(HELD_MAX).saturating_sub(bounds.bytes);
+        stacks.more = if is_bounded { 0 } else { now.max(stacks.more) };
+    }
+
+    /// Forgets a part of what a shard's thread had in use, and lets go what it holds beyond the rest. To be called now and then.
+    pub(super) fn forget_use(&self, shard: &Shard) {
+        let mut out = Leaving::NOTHING;
+        let mut stacks = shard.lock(self.os());
+        stacks.more -= stacks.more / FORGOTTEN;
+        self.keep_to_limit(&mut stacks, &mut out, &shard.counts);
+        drop(stacks);
+        self.give_leaving(&out);
     }
 
     /// Gives what left a shard back to the heap.
@@ -78,8 +92,8 @@ impl<O: Os> Cache<O> {
     /// Looks further for a block of a class, once this thread's shard has none: nodes for what lies there, blocks of other
     /// classes where more is kept than is in use, and a run from the heap. `None` if no resident memory is free for it.
     ///
-    /// A hot run begins at the thread's place, if it has one, or in the shortest piece that has room for one. What bursts of blocks go over stays as small as a burst
-    /// so, and in the cache: behind the end of the last run, or in the longest pieces, all free memory would be gone through.
+    /// A hot run begins in the shortest piece that has room for one. What bursts of blocks go over stays as small as a burst so, and in
+    /// the cache: behind the end of the last run, or in the longest pieces, all free memory would be gone through.
     pub(super) fn cut_slow(&self, class: SizeClass) -> Option<usize> {
         let shard = self.shard_with_runs()?;
         let start = match self.cut_again_slow(shard, class) {
@@ -154,7 +168,7 @@ impl<O: Os> Cache<O> {
         if len > HOT_BLOCK_MAX {
             return None;
         }
-        let run = self.heap.take_run(len, HOT_BLOCK_MAX, whole_blocks(HOT_MAX, len), self.place())?;
+        let run = self.heap.take_run(len, HOT_BLOCK_MAX, whole_blocks(HOT_MAX, len), None)?;
         self.note_home(shard, run);
         let mut out = Leaving::NOTHING;
         let mut stacks = shard.lock(self.os());

@@ -131,6 +131,11 @@ impl Runs {
         fits.min_by_key(|&(_, bytes)| bytes).map(|(nth, _)| nth)
     }
 
+    /// Where the longest one begins.
+    pub(super) fn start_of_longest(&self) -> Option<usize> {
+        self.longest().map(|nth| self.starts[nth])
+    }
+
     fn longest(&self) -> Option<usize> {
         self.lengths().enumerate().max_by_key(|&(_, bytes)| bytes).map(|(nth, _)| nth)
     }
@@ -320,7 +325,7 @@ impl Stacks {
             self.begin_short_hot(counts);
             return self.cut(class, counts);
         }
-        self.fit_run(class, counts)
+        self.fit_run(len, counts)
     }
 
     /// Makes the longest run the hot run, for which there is none, where it is too short for [`Stacks::cut_run`] to begin one with:
@@ -335,13 +340,13 @@ impl Stacks {
         }
     }
 
-    /// Cuts a block of a class from the shard's own runs, where it fits best.
-    pub(super) fn fit_run(&mut self, class: SizeClass, counts: &Counts) -> Option<usize> {
+    /// Cuts a block from the shard's own runs, where it fits best.
+    pub(super) fn fit_run(&mut self, len: usize, counts: &Counts) -> Option<usize> {
         if !self.can_cut() {
             return None;
         }
-        let len = class.len().bytes();
-        let start = self.runs.cut(self.runs.shortest_from(len)?, len).start;
+        let nth = self.runs.shortest_from(len)?;
+        let start = self.runs.cut(nth, len).start;
         self.tokens -= 1;
         self.note_runs(len, 0, counts);
         Some(start)

@@ -41,8 +41,6 @@ pub(super) struct Stacks {
     pub(super) growth: Growth,
     /// The vector that began last in the hot run, as it was then. A hint: where it is stale, room is left where none is needed.
     pub(super) last_begun: Span,
-    /// Where the last block without a class, of less than 16 MiB, began that was freed here; 0 before. A hint: see `Cache::place`.
-    pub(super) last_place: usize,
     /// Nodes that are paid for beside those of the blocks in the stacks: at least one for each free run and one for the rest of
     /// the hot run; the others are for blocks yet to be cut (H6).
     pub(super) tokens: usize,
@@ -83,7 +81,6 @@ impl Shard {
             runs: Runs::EMPTY,
             growth: Growth::NONE,
             last_begun: Span::new(0, 0),
-            last_place: 0,
             tokens: 0,
             more: 0,
             next_shed: 0,
@@ -95,6 +92,16 @@ impl Shard {
             grown: 0,
         };
         Self { stacks: Latch::new(stacks), counts: Counts::default(), number }
+    }
+
+    /// Counts a free of a request of so many bytes by a thread that uses the shard `here`.
+    #[inline]
+    pub(super) fn note_freed(&self, here: &Self, requested: usize) {
+        if self.number == here.number {
+            self.counts.note_freed(requested);
+        } else {
+            self.counts.note_freed_by_another(requested);
+        }
     }
 
     pub(super) fn lock<'a, O: Os>(&'a self, os: &'a O) -> Guard<'a, Stacks, O, Nap> {

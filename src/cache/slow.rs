@@ -1,6 +1,7 @@
 //! What a request does that this thread's stack does not serve, in the order of what it costs.
 
 use super::hot::HOT_BLOCK_MAX;
+use super::middling::is_middling;
 use super::untouched::Noted;
 use super::{Cache, Handed, count::add, counters, shard};
 use crate::geometry::{Block, Granules, SizeClass, is_long};
@@ -42,7 +43,9 @@ impl<O: Os> Cache<O> {
             None => {
                 if let Some(shard) = self.shard_with_runs() {
                     self.begin_if_new(shard);
-                    self.drain_hot(shard);
+                    if !is_middling(block) {
+                        self.make_way(shard, len);
+                    }
                 }
             }
         }
@@ -57,12 +60,25 @@ impl<O: Os> Cache<O> {
         let turn = self.count_taken(requested);
         if block.class.is_some() {
             self.note_home_here(run.span);
+        } else if is_middling(block) {
+            // Where it begins is all that its free looks at.
+            self.note_home_here(Span::new(run.span.start, GRANULE));
         }
         if run.found.fresh() >= CHUNK {
             // It was not counted yet when its fresh memory was seen to. Relaxed: a statistic.
             self.tally.live_peak.fetch_max(self.live(), Ordering::Relaxed);
         }
         Some(Handed { start: run.span.start, unclean: run.unclean, turn, fresh: run.found.fresh() })
+    }
+
+    /// Gives the heap what would lie in the way of a block of `len` bytes that has none of it: the hot run, or where the block is alone,
+    /// which begins where the last one did, all that this thread's shard has.
+    fn make_way(&self, shard: &shard::Shard, len: usize) {
+        if self.is_alone_but_for(len / ALONE_SHARE) {
+            self.drain_shard(shard);
+        } else {
+            self.drain_hot(shard);
+        }
     }
 
     /// Looks for a run for a block of a kind, in the way that is best for it.
@@ -76,6 +92,17 @@ impl<O: Os> Cache<O> {
                 self.remember(run.span.start, Noted { zeroed, kind, len, ..Noted::NOTHING });
             }
             return Some(run);
+        }
+        if is_middling(block)
+            && let Some(shard) = self.shard_with_runs()
+        {
+            if way == Way::Written
+                && let Some(run) = self.take_middling(len)
+            {
+                self.note(&run, zeroed, 0, kind, 0);
+                return Some(run);
+            }
+            self.drain_hot(shard);
         }
         if way == Way::Written || way == Way::Parallel {
             let reach = self.zeroing.reach(kind, len, zeroed);
@@ -174,7 +201,10 @@ impl<O: Os> Cache<O> {
             }
         }
         // Shards are drained before a page is faulted in, or blocks in stacks would not serve every size.
-        if (class.is_none() || !self.grows(len))
+        // Not for what is to be untouched, nor where pages in the heap can be moved under what is touched of it.
+        if wish == Wish::Any
+            && (whole || self.heap.level().dirty < reach)
+            && (class.is_none() || !self.grows(len))
             && let Some(run) =
                 self.drain_until(keeps, || if whole { self.find_resident(fit, from) } else { None })
         {
@@ -238,9 +268,7 @@ impl<O: Os> Cache<O> {
     /// and go meanwhile lie before it; but the low one where [`ALONE_AFTER`] in a row have been alone but for `beside` bytes, which
     /// then all begin where the last one did.
     pub(super) fn end_for_long(&self, beside: usize) -> End {
-        // Its own first, which is at hand.
-        let is_alone = self.shard_slow().is_none_or(|mine| mine.counts.in_use() <= beside)
-            && self.live() <= beside as u64;
+        let is_alone = self.is_alone_but_for(beside);
         // Relaxed, both: a hint. The line is all threads', and mostly says so already.
         let before = self.alone.load(Ordering::Relaxed);
         let alone = if is_alone { (before + 1).min(ALONE_AFTER) } else { 0 };
@@ -250,11 +278,13 @@ impl<O: Os> Cache<O> {
         if alone == ALONE_AFTER { End::Low } else { End::High }
     }
 
+    /// Whether no more than `beside` bytes are in use.
+    fn is_alone_but_for(&self, beside: usize) -> bool {
+        // Its own first, which is at hand.
+        self.shard_slow().is_none_or(|mine| mine.counts.in_use() <= beside) && self.live() <= beside as u64
+    }
+
     fn find_resident(&self, fit: Fit, from: End) -> Option<Run> {
-        let from = match from {
-            End::Low => self.place().map_or(from, End::From),
-            End::High | End::From(_) => from,
-        };
         let run = self.heap.take_resident(fit, from)?;
         add(&self.tally.runs, 1);
         Some(run)
@@ -270,7 +300,7 @@ impl<O: Os> Cache<O> {
                 && (shard.counts.is_filled(class) || shard.counts.in_runs.load(Ordering::Relaxed) >= len)
                 && let Some(mut stacks) = shard.stacks.try_lock(self.os())
                 && let Some(start) =
-                    stacks.pop(class, &shard.counts).or_else(|| stacks.fit_run(class, &shard.counts))
+                    stacks.pop(class, &shard.counts).or_else(|| stacks.fit_run(len, &shard.counts))
             {
                 drop(stacks);
                 add(&self.tally.stolen, 1);

@@ -48,6 +48,8 @@ mod keeper;
 mod looks;
 #[cfg(all(test, loom))]
 mod loom_orders;
+#[cfg(all(test, not(loom)))]
+mod middling;
 mod model;
 #[cfg(all(test, not(loom)))]
 mod more;
@@ -61,8 +63,6 @@ mod parallel;
 mod pattern;
 #[cfg(all(test, not(loom)))]
 mod peaks;
-#[cfg(all(test, not(loom)))]
-mod places;
 #[cfg(all(test, not(loom)))]
 mod room;
 #[cfg(all(test, not(loom)))]

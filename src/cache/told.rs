@@ -73,6 +73,7 @@ impl<O: Os> Cache<O> {
     /// Tells the limits what has been allocated through a shard, unless they were told something a moment ago.
     #[cold]
     pub(super) fn tick_slow(&self, shard: &Shard) {
+        self.forget_use(shard);
         let now = self.os().now();
         // Relaxed, both times: whoever is a moment late tells once more.
         let since = now.saturating_sub(self.last_tick.load(Ordering::Relaxed));

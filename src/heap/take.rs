@@ -23,8 +23,6 @@ pub(crate) enum End {
     Low,
     /// What is taken next lies before it.
     High,
-    /// From the low one, but where this address is free and resident, and long enough behind it, from there.
-    From(usize),
 }
 
 /// Whether the last page of a range of whole pages that nobody has touched is resident, as far as the kernel tells.
@@ -40,16 +38,9 @@ impl<O: Os> PageHeap<O> {
             return None;
         }
         let pieces = &inner.pieces;
-        let at_place = match from {
-            End::From(place) => {
-                pieces.dirty_from(place).and_then(|(index, rest)| Some((index, fit.lowest_in(rest)?)))
-            }
-            End::Low | End::High => None,
-        };
-        let best = || RESIDENT.into_iter().find_map(|state| pieces.best_fit(state, fit));
-        let (index, lowest) = at_place.or_else(best)?;
+        let (index, lowest) = RESIDENT.into_iter().find_map(|state| pieces.best_fit(state, fit))?;
         let start = match from {
-            End::Low | End::From(_) => lowest,
+            End::Low => lowest,
             End::High => fit.last_before(pieces.span(index).end()).unwrap_or(lowest),
         };
         Some(self.cut_resident(inner, index, Span::new(start, fit.len)))
@@ -95,7 +86,7 @@ impl<O: Os> PageHeap<O> {
         let at_end = piece.last_of(len, long);
         let span = match from {
             End::High => at_end,
-            End::Low | End::From(_) => Span::new(piece.start, at_end.len),
+            End::Low => Span::new(piece.start, at_end.len),
         };
         inner.pieces.carve(index, span);
         inner.out += span.len;

@@ -144,7 +144,7 @@ fn no_more_blocks_are_cut_than_were_paid_for() {
     stacks.keep(Span::new(MIB, MIB), &mut out, &shard.counts);
     assert_eq!(stacks.cut_run(short, &shard.counts), None, "the run needs its node");
     stacks.tokens += 2;
-    assert_eq!(stacks.fit_run(short, &shard.counts), None, "a rest may become a run");
+    assert_eq!(stacks.fit_run(short.len().bytes(), &shard.counts), None, "a rest may become a run");
     stacks.tokens += 1;
     bump(&shard.counts.live, MIB as u64);
     assert_eq!(stacks.cut_run(short, &shard.counts), Some(MIB));

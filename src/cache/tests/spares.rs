@@ -195,9 +195,8 @@ fn what_others_have_at_hand_is_taken_before_a_refusal_costs_anything() {
 #[test]
 fn a_freed_block_serves_a_shorter_one_where_the_shard_has_no_node_left() {
     let model = model();
-    let (longer, mut blocks, lent) = as_thread_of(1, || {
-        (take(&model, 124 * KIB), vec![take(&model, 60 * KIB)], [0; 3].map(|_| take(&model, 3 * MIB)))
-    });
+    let (longer, mut blocks, lent) =
+        as_thread_of(1, || (take(&model, 124 * KIB), vec![take(&model, 60 * KIB)], [take(&model, 20 * MIB)]));
     as_thread_of(0, || {
         // So that it has little in use, whatever it takes.
         lent.into_iter().for_each(|block| model.free(block));

@@ -1,0 +1,106 @@
+//! Blocks without a class of less than 16 MiB: they go back to the shard that they were taken through, and the next ones are cut from
+//! what that has.
+//!
+//! Why it is here: the heap gives any thread any thread's memory, and writing what another processor wrote last costs more. Threads
+//! with blocks of 1 to 8 MiB found of 100 pages 40 to 50 last written by another, and went over twice as many as they had in use
+//! at once (docs/EXPERIMENTS.md, "Middling blocks").
+//!
+//! They lie in the shard's free runs, with what its stacks had no room for, within the same bounds. Each brings its node, and takes one
+//! along (H6). Never here: which of them are kept (`free`), and which are looked for here (`slow`).
+
+use super::counters::Counts;
+use super::hot::TOKENS;
+use super::runs::Leaving;
+use super::shard::{Shard, Stacks};
+use super::{Cache, count::add};
+use crate::geometry::{Block, is_long};
+use crate::heap::{Found, Run, Span, Unclean};
+use crate::os::{GRANULE, Os};
+use crate::sync::atomic::Ordering;
+
+/// Of what a block needs a shard has to have this part in pieces, as a divisor, or they are not worth trading for one of the heap.
+const TRADED_SHARE: usize = 2;
+
+/// Whether a block is one of those.
+pub(super) fn is_middling(block: Block) -> bool {
+    block.class.is_none() && block.align <= GRANULE && !is_long(block.len.bytes())
+}
+
+impl<O: Os> Cache<O> {
+    /// Takes a block of `len` bytes from what this thread's shard has free, in whatever form; or, where that is in pieces, one of the heap
+    /// as long as all of them together. `None`, and no more than a merge done, where neither has one.
+    pub(super) fn take_middling(&self, len: usize) -> Option<Run> {
+        let shard = self.shard_with_runs()?;
+        let start = self.cut_middling(shard, len).or_else(|| self.trade(shard, len))?;
+        add(&self.tally.runs, 1);
+        let span = Span::new(start, len);
+        Some(Run { span, unclean: Unclean::all(span), found: Found::Run })
+    }
+
+    fn cut_middling(&self, shard: &Shard, len: usize) -> Option<usize> {
+        let mut stacks = shard.lock(self.os());
+        if stacks.bytes() < len || stacks.hot.excess() > 0 {
+            return None;
+        }
+        self.see_regions(&mut stacks);
+        let mut out = Leaving::NOTHING;
+        stacks.end_hot(&mut out, &shard.counts);
+        let mut start = stacks.fit_run(len, &shard.counts);
+        if start.is_none() {
+            stacks.merge(&mut out, &shard.counts);
+            start = stacks.fit_run(len, &shard.counts);
+        }
+        let is_unpaid = start.is_none() && !stacks.can_cut() && stacks.runs.bytes() >= len;
+        drop(stacks);
+        self.give_leaving(&out);
+        if is_unpaid && self.heap.hold_nodes(TOKENS) {
+            let mut stacks = shard.lock(self.os());
+            stacks.tokens += TOKENS;
+            start = stacks.fit_run(len, &shard.counts);
+        }
+        start
+    }
+
+    /// Gives all that a shard has to the heap, where that merges with what lies between it, and takes one piece for it that has room for a
+    /// block of `len` bytes: for the block, and for the next ones.
+    fn trade(&self, shard: &Shard, len: usize) -> Option<usize> {
+        // Relaxed: an estimate.
+        let held = shard.counts.stacked.load(Ordering::Relaxed);
+        if held < len / TRADED_SHARE && held <= shard.counts.in_use() {
+            return None;
+        }
+        let place = shard.lock(self.os()).runs.start_of_longest();
+        self.drain_shard(shard);
+        let long = held.max(len);
+        let run = self.heap.take_run(len, long, long, place)?;
+        let rest = Span::between(run.start + len, run.end());
+        if !rest.is_empty() {
+            let mut out = Leaving::NOTHING;
+            let mut stacks = shard.lock(self.os());
+            self.see_regions(&mut stacks);
+            stacks.keep(rest, &mut out, &shard.counts);
+            drop(stacks);
+            self.note_home(shard, rest);
+            self.give_leaving(&out);
+        }
+        Some(run.start)
+    }
+
+    /// Keeps such a block in a shard. `false`, and nothing done, if that may not hold as much.
+    pub(super) fn keep_middling(
+        &self,
+        stacks: &mut Stacks,
+        span: Span,
+        out: &mut Leaving,
+        counts: &Counts,
+    ) -> bool {
+        self.see_use(stacks, counts);
+        if span.len > self.bounds().bytes + stacks.more {
+            return false;
+        }
+        self.see_regions(stacks);
+        stacks.keep(span, out, counts);
+        self.keep_to_limit(stacks, out, counts);
+        true
+    }
+}

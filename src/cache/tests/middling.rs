@@ -1,0 +1,170 @@
+//! Blocks without a class of less than 16 MiB: whose memory they lie on.
+
+use std::alloc::Layout;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use super::fake_in_short;
+use super::homes::draws;
+use super::model::{Live, Model};
+use super::ops::finish;
+use super::runs::{as_thread_of, take, with_free};
+use crate::config::Config;
+use crate::heap::{Span, Unit};
+use crate::os::GRANULE;
+use crate::os::fake::Fake;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// With memory free, and so many threads alive: those of the first shards.
+fn model(free: usize, threads: usize) -> Model<Fake> {
+    let model = with_free(free);
+    (1..=threads).for_each(|number| model.cache.given.add(number));
+    model
+}
+
+/// What threads have, each for itself.
+struct Load {
+    threads: usize,
+    /// The lengths of their blocks, in bytes.
+    lengths: RangeInclusive<usize>,
+    /// Any is freed once more than that would be in use, in bytes.
+    alive: usize,
+    /// Of so many that are freed one is by another thread; 0 for none.
+    passed: usize,
+}
+
+/// Of a hundred granules that threads are given, so many they had been given the last time, too.
+fn own(load: &Load) -> usize {
+    let model = model(load.threads * (load.alive + load.lengths.end()) * 2, load.threads);
+    let mut draw = draws();
+    let mut held: Vec<Vec<Live>> = (0..load.threads).map(|_| Vec::new()).collect();
+    let mut last = BTreeMap::new();
+    let (mut all, mut same) = (0, 0);
+    for round in 0..300 * load.threads {
+        let thread = round % load.threads;
+        let size = load.lengths.start() + draw(load.lengths.end() - load.lengths.start());
+        while !held[thread].is_empty()
+            && held[thread].iter().map(|block| block.layout.size()).sum::<usize>() + size > load.alive
+        {
+            let nth = draw(held[thread].len());
+            let block = held[thread].swap_remove(nth);
+            let is_passed = load.passed > 0 && draw(load.passed) == 0;
+            let by = if is_passed { (thread + 1) % load.threads } else { thread };
+            as_thread_of(by, || model.free(block));
+        }
+        let block = as_thread_of(thread, || take(&model, size));
+        for granule in block.block().start / GRANULE..block.block().end() / GRANULE {
+            let before = last.insert(granule, thread);
+            if round >= 100 * load.threads {
+                all += 1;
+                same += usize::from(before == Some(thread));
+            }
+        }
+        held[thread].push(block);
+    }
+    model.audit(true);
+    finish(&model, held.into_iter().flatten().collect(), true);
+    100 * same / all
+}
+
+/// The heap gave each what the others had written.
+#[test]
+fn threads_go_on_with_what_they_have_freed() {
+    let few = 2200 * KIB..=6600 * KIB;
+    let loads = [
+        Load { threads: 2, lengths: few.clone(), alive: 10 * MIB, passed: 0 },
+        Load { threads: 2, lengths: few.clone(), alive: 20 * MIB, passed: 0 },
+        Load { threads: 2, lengths: 5 * MIB..=15 * MIB, alive: 18 * MIB, passed: 0 },
+        // One at a time, of classes among them.
+        Load { threads: 4, lengths: 100 * KIB..=9 * MIB, alive: 0, passed: 0 },
+        // Those that others free go home.
+        Load { threads: 2, lengths: few, alive: 10 * MIB, passed: 2 },
+    ];
+    let own = loads.each_ref().map(own);
+    assert!(own.iter().all(|&own| own >= 80), "{own:?} of 100");
+}
+
+/// What is free of a shard, in bytes, and in how many pieces.
+fn at_hand(model: &Model<Fake>, shard: usize) -> (usize, usize) {
+    let stacks = model.cache.shards()[shard].lock(model.os());
+    (stacks.bytes(), stacks.runs.count())
+}
+
+/// They would leave little by little for the heap, where the other thread's lie.
+#[test]
+fn what_is_in_pieces_is_traded_for_as_much_that_is_in_one() {
+    let model = model(96 * MIB, 2);
+    let between: Vec<_> =
+        as_thread_of(0, || [4, 1, 4, 1, 4, 1].map(|mib| take(&model, mib * MIB - 64 * KIB)).into());
+    let (longer, shorter): (Vec<_>, Vec<_>) =
+        between.into_iter().partition(|block| block.layout.size() > 2 * MIB);
+    as_thread_of(0, || longer.into_iter().for_each(|block| model.free(block)));
+    let (held, pieces) = at_hand(&model, 0);
+    assert!(held >= 11 * MIB && pieces >= 3, "{held} bytes in {pieces} pieces");
+    let block = as_thread_of(0, || take(&model, 6 * MIB));
+    let (rest, pieces) = at_hand(&model, 0);
+    assert!(rest + block.block().len >= held - MIB && pieces == 1, "{rest} bytes in {pieces} pieces");
+    model.audit(true);
+    finish(&model, shorter.into_iter().chain([block]).collect(), true);
+}
+
+/// Where a shard has next to nothing, all that it gave for a block would be lost to it.
+#[test]
+fn next_to_nothing_is_not_traded() {
+    let model = model(96 * MIB, 2);
+    let kept = as_thread_of(0, || {
+        let [kept, free] = [(); 2].map(|()| take(&model, 200 * KIB));
+        model.free(free);
+        kept
+    });
+    let (held, _) = at_hand(&model, 0);
+    assert!(held > 0);
+    let block = as_thread_of(0, || take(&model, 15 * MIB));
+    model.audit(true);
+    finish(&model, vec![kept, block], true);
+}
+
+/// Kept without a look, each of them would be written all over.
+#[test]
+fn zeroed_ones_that_are_barely_touched_are_seen_to_be() {
+    let model = Model::new(fake_in_short(4 << 30, 0), 256 * MIB, Config::new());
+    let layout = Layout::from_size_align(3 * MIB, 8).unwrap();
+    let is_thin = |_| {
+        let p = model.cache.allocate_zeroed(layout, &Config::new(), |_| ());
+        model.os().sow(p.addr(), GRANULE, 1);
+        let is_thin = model.cache.is_thin(Span::new(p.addr(), 3 * MIB));
+        model.cache.deallocate(p, layout);
+        is_thin
+    };
+    assert!(as_thread_of(0, || (0..100).any(is_thin)));
+    finish(&model, Vec::new(), true);
+}
+
+/// Else what one thread has for bursts would be all threads' at the end of each.
+#[test]
+fn what_a_burst_was_stays_for_the_next_one() {
+    let model = model(128 * MIB, 2);
+    let burst = |shard: usize, count: usize| {
+        as_thread_of(shard, || {
+            let blocks: Vec<_> = (0..count).map(|nth| take(&model, (300 + 17 * (nth % 20)) * KIB)).collect();
+            blocks.into_iter().for_each(|block| model.free(block));
+        });
+    };
+    let count = 18 * MIB / (460 * KIB);
+    for _ in 0..8 {
+        burst(0, count);
+    }
+    let (held, _) = at_hand(&model, 0);
+    assert!(held >= 16 * MIB, "{held} bytes");
+    // Not for ever.
+    for _ in 0..40 * 64 {
+        burst(0, 2);
+        burst(0, 2);
+    }
+    let more = model.cache.shards()[0].lock(model.os()).more;
+    assert!(more < MIB, "{more} bytes");
+    model.cache.heap.purge(usize::MAX, Unit::Pages);
+    finish(&model, Vec::new(), true);
+}
