@@ -133,7 +133,7 @@ impl Counts {
         self.live.load(Ordering::Relaxed).wrapping_sub(self.left.load(Ordering::Relaxed)) as i64
     }
 
-    /// Has no more in use than all shards together, and no less than nothing: blocks without a class count where they are freed, so that of
+    /// Has no more in use than all shards together, and no less than nothing: long blocks count where they are freed, so that of
     /// threads that pass them on some would have ever more in use, and others ever less than nothing.
     pub(super) fn bound_in_use(&self, live: u64) {
         let balance = self.balance();

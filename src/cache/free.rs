@@ -1,10 +1,11 @@
 //! Giving blocks back, and giving back what is cached.
 
+use super::middling::is_middling;
 use super::runs::{Bounds, Leaving};
 use super::scan::{Scan, step_of};
 use super::untouched::Noted;
 use super::{Cache, Mine, count::add, shard};
-use crate::geometry::{Block, SizeClass, is_long};
+use crate::geometry::{Block, SizeClass};
 use crate::heap::{Keep, Span, Unit};
 use crate::os::{CHUNK, Os};
 use crate::sync::{Guard, Nap, atomic::Ordering};
@@ -57,7 +58,7 @@ impl<O: Os> Cache<O> {
     fn give_to(&self, shard: &shard::Shard, start: usize, block: Block, requested: usize) {
         self.begin_if_new(shard);
         let Some(class) = block.class else {
-            return self.give_long(shard, Span::new(start, block.len.bytes()), requested);
+            return self.give_long(shard, start, block, requested);
         };
         let here = shard;
         let (shard, mut stacks) = self.lock_for(here, Span::new(start, class.len().bytes()));
@@ -127,6 +128,10 @@ impl<O: Os> Cache<O> {
                 return;
             }
             stacks.end_burst(is_new, &shard.counts);
+            if is_new {
+                // That was another's.
+                stacks.more = 0;
+            }
             self.see_use(&mut stacks, &shard.counts);
             let most = bounds.bytes + stacks.more;
             let is_much = shares && stacks.bytes() - stacks.hot.excess() > most / 8 * 7;
@@ -175,18 +180,23 @@ impl<O: Os> Cache<O> {
     }
 
     /// Takes back a block that is too long for a stack.
-    fn give_long(&self, here: &shard::Shard, span: Span, requested: usize) {
+    fn give_long(&self, here: &shard::Shard, start: usize, block: Block, requested: usize) {
+        let span = Span::new(start, block.len.bytes());
         let is_thin = self.is_thin(span);
         // Before the memory can be anybody else's, who may note something of it.
         let noted = if is_thin { None } else { self.take_note(span.start) };
         let is_fresh = noted.as_ref().is_some_and(|noted| noted.fresh);
         // What of a fresh one is untouched goes back to the heap as that.
-        let keeps = !is_thin && !is_fresh && !is_long(span.len) && self.bounds().merges();
+        let keeps = !is_thin && !is_fresh && is_middling(block) && self.bounds().merges();
         if let Some(noted) = noted.as_ref().filter(|_| keeps) {
             self.sample(span, noted, &[]);
         }
         let (shard, mut stacks) =
             if keeps { self.lock_for(here, span) } else { (here, here.lock(self.os())) };
+        if keeps {
+            // With this one, which may be all.
+            self.see_use(&mut stacks, &shard.counts);
+        }
         shard.note_freed(here, requested);
         let borders = || self.heap.has_touching_regions();
         let is_back = !is_thin && stacks.put_back(span.len, span.start, borders, &shard.counts);
@@ -206,7 +216,7 @@ impl<O: Os> Cache<O> {
             _ if is_thin => self.give_thin(span),
             Some(noted) if is_back || is_kept => self.settle_note(&noted),
             None if is_back || is_kept => {}
-            Some(noted) => self.give_noted(span, noted),
+            Some(noted) => self.give_noted(span, noted, keeps),
             None => self.given(self.heap.give(&[span], 0)),
         }
     }
@@ -228,16 +238,18 @@ impl<O: Os> Cache<O> {
         }
     }
 
-    /// Takes back a block of which something was noted: learns from it, and what of it is still untouched goes back as
-    /// zero memory.
-    fn give_noted(&self, span: Span, noted: Noted) {
+    /// Takes back a block of which something was noted: learns from it, unless it `is_sampled` also how many of its pages hold anything,
+    /// and what of it is still untouched goes back as zero memory.
+    fn give_noted(&self, span: Span, noted: Noted, is_sampled: bool) {
         // Most are touched no further than blocks like them were before, and no part of those had to be faulted in.
         let as_before = || if noted.warm_whole { self.scan_behind(span, noted.warm) } else { None };
         let scan = if noted.fresh { as_before().or_else(|| self.scan(span)) } else { None };
         let scan = scan.unwrap_or(Scan::all_of(span));
         let absent = scan.absent();
         let (kind, taken) = (noted.kind, noted.taken(span));
-        self.sample(span, &noted, absent);
+        if !is_sampled {
+            self.sample(span, &noted, absent);
+        }
         let mut fills = false;
         if noted.fresh {
             if noted.zeroed {

@@ -1,5 +1,6 @@
 //! Making blocks longer and shorter without copying them.
 
+use super::middling::is_middling;
 use super::untouched::Noted;
 use super::{Cache, count::add, counters};
 use crate::geometry::{Block, Granules, SizeClass};
@@ -171,6 +172,8 @@ impl<O: Os> Cache<O> {
         };
         if to.class.is_some() {
             self.note_home_here(Span::new(start, to.len.bytes()));
+        } else if is_middling(to) {
+            self.note_home_here(Span::new(start, GRANULE));
         }
         grown
     }

@@ -28,9 +28,13 @@ pub(super) fn is_middling(block: Block) -> bool {
 
 impl<O: Os> Cache<O> {
     /// Takes a block of `len` bytes from what this thread's shard has free, in whatever form; or, where that is in pieces, one of the heap
-    /// as long as all of them together. `None`, and no more than a merge done, where neither has one.
+    /// as long as all of them together. `None` where neither has one; what the shard has may have gone to the heap then.
     pub(super) fn take_middling(&self, len: usize) -> Option<Run> {
         let shard = self.shard_with_runs()?;
+        if shard.lock(self.os()).hot.excess() > 0 {
+            // Room for vectors is more than a shard may hold as a run.
+            self.drain_hot(shard);
+        }
         let start = self.cut_middling(shard, len).or_else(|| self.trade(shard, len))?;
         add(&self.tally.runs, 1);
         let span = Span::new(start, len);
@@ -39,7 +43,7 @@ impl<O: Os> Cache<O> {
 
     fn cut_middling(&self, shard: &Shard, len: usize) -> Option<usize> {
         let mut stacks = shard.lock(self.os());
-        if stacks.bytes() < len || stacks.hot.excess() > 0 {
+        if stacks.bytes() < len {
             return None;
         }
         self.see_regions(&mut stacks);
@@ -69,9 +73,12 @@ impl<O: Os> Cache<O> {
         if held < len / TRADED_SHARE && held <= shard.counts.in_use() {
             return None;
         }
-        let place = shard.lock(self.os()).runs.start_of_longest();
+        let stacks = shard.lock(self.os());
+        let (place, most) = (stacks.runs.start_of_longest(), self.bounds().bytes + stacks.more);
+        drop(stacks);
         self.drain_shard(shard);
-        let long = held.max(len);
+        // What is left of it is no more than the shard may hold.
+        let long = held.min(most).max(len);
         let run = self.heap.take_run(len, long, long, place)?;
         let rest = Span::between(run.start + len, run.end());
         if !rest.is_empty() {

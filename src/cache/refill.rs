@@ -20,8 +20,10 @@ const _: () = assert!(!HOT_BLOCK_MAX.is_multiple_of(GRANULE));
 /// Fresh memory comes with so much more of it as this part of what the thread has in use, as a divisor.
 const FRESH_SHARE: usize = 32;
 
-/// Of what a shard holds because its thread has had much in use this part is let go each time it has allocated 64 MiB, as a divisor.
-const FORGOTTEN: usize = 16;
+/// Of what a shard holds because its thread has had much in use this part is let go each time that thread tells the limits what it has
+/// allocated, which is after 64 MiB or more, as a divisor; and this part of what any holds where a window of theirs ends.
+pub(super) const FORGOTTEN: usize = 16;
+pub(super) const FORGOTTEN_IN_A_WINDOW: usize = 2;
 
 /// The most that a shard holds because its thread has much in use, in bytes.
 pub(super) const HELD_MAX: usize = 3 * SHARD_BYTES_MAX;
@@ -72,11 +74,11 @@ impl<O: Os> Cache<O> {
         stacks.more = if is_bounded { 0 } else { now.max(stacks.more) };
     }
 
-    /// Forgets a part of what a shard's thread had in use, and lets go what it holds beyond the rest. To be called now and then.
-    pub(super) fn forget_use(&self, shard: &Shard) {
+    /// Forgets a part of what a shard's thread had in use, as a divisor, and lets go what it holds beyond the rest.
+    pub(super) fn forget_use(&self, shard: &Shard, part: usize) {
         let mut out = Leaving::NOTHING;
         let mut stacks = shard.lock(self.os());
-        stacks.more -= stacks.more / FORGOTTEN;
+        stacks.more -= stacks.more / part;
         self.keep_to_limit(&mut stacks, &mut out, &shard.counts);
         drop(stacks);
         self.give_leaving(&out);

@@ -203,7 +203,7 @@ impl<O: Os> Cache<O> {
         // Shards are drained before a page is faulted in, or blocks in stacks would not serve every size.
         // Not for what is to be untouched, nor where pages in the heap can be moved under what is touched of it.
         if wish == Wish::Any
-            && (whole || self.heap.level().dirty < reach)
+            && (whole || !self.heap.has_to_move(reach))
             && (class.is_none() || !self.grows(len))
             && let Some(run) =
                 self.drain_until(keeps, || if whole { self.find_resident(fit, from) } else { None })

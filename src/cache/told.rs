@@ -2,6 +2,7 @@
 //!
 //! Why it is here: a request comes by now and then, on its slow path, and does this for all. Never under a lock of the heap.
 
+use super::refill::{FORGOTTEN, FORGOTTEN_IN_A_WINDOW};
 use super::{Cache, shard::Shard};
 use crate::heap::{Keep, Level, Unit};
 use crate::limits::Limits;
@@ -73,7 +74,6 @@ impl<O: Os> Cache<O> {
     /// Tells the limits what has been allocated through a shard, unless they were told something a moment ago.
     #[cold]
     pub(super) fn tick_slow(&self, shard: &Shard) {
-        self.forget_use(shard);
         let now = self.os().now();
         // Relaxed, both times: whoever is a moment late tells once more.
         let since = now.saturating_sub(self.last_tick.load(Ordering::Relaxed));
@@ -84,6 +84,7 @@ impl<O: Os> Cache<O> {
         self.last_tick.store(now, Ordering::Relaxed);
         let bytes = shard.lock(self.os()).take_untold(&shard.counts);
         shard.counts.bound_in_use(self.live());
+        self.forget_use(shard, FORGOTTEN);
         self.tell(bytes, now);
     }
 
@@ -116,6 +117,8 @@ impl<O: Os> Cache<O> {
         drop(limits);
         if ended {
             self.forget_asking(remembered);
+            // Threads that are idle, or gone, do not tell.
+            self.shards().iter().for_each(|shard| self.forget_use(shard, FORGOTTEN_IN_A_WINDOW));
             self.heap.begin_window();
             if self.heap.is_seamed() {
                 self.heap.heal_free();

@@ -131,6 +131,12 @@ impl<O: Os> PageHeap<O> {
         self.movers.load(Ordering::Relaxed) < MOVERS_MAX
     }
 
+    /// Whether so many bytes are dirty in whole chunks, which may be moved.
+    pub(crate) fn has_to_move(&self, bytes: usize) -> bool {
+        let inner = self.enter();
+        inner.setup.moves && !inner.eager && inner.pieces.in_chunks(State::Dirty) >= bytes
+    }
+
     /// Moves free dirty chunks under `target`, which is zero, in transit, and whole chunks, unless too many threads do such
     /// a thing.
     fn fill_range(&self, target: Span) -> Filled {

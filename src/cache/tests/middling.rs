@@ -10,7 +10,7 @@ use super::model::{Live, Model};
 use super::ops::finish;
 use super::runs::{as_thread_of, take, with_free};
 use crate::config::Config;
-use crate::heap::{Span, Unit};
+use crate::heap::Span;
 use crate::os::GRANULE;
 use crate::os::fake::Fake;
 
@@ -110,20 +110,26 @@ fn what_is_in_pieces_is_traded_for_as_much_that_is_in_one() {
     finish(&model, shorter.into_iter().chain([block]).collect(), true);
 }
 
-/// Where a shard has next to nothing, all that it gave for a block would be lost to it.
+/// Its thread, which has much more in use, would have none of it any more, and of the heap's piece no more than the block.
 #[test]
 fn next_to_nothing_is_not_traded() {
-    let model = model(96 * MIB, 2);
-    let kept = as_thread_of(0, || {
-        let [kept, free] = [(); 2].map(|()| take(&model, 200 * KIB));
-        model.free(free);
-        kept
-    });
-    let (held, _) = at_hand(&model, 0);
-    assert!(held > 0);
-    let block = as_thread_of(0, || take(&model, 15 * MIB));
-    model.audit(true);
-    finish(&model, vec![kept, block], true);
+    for (free, is_traded) in [(3, false), (8, true)] {
+        let model = model(96 * MIB, 2);
+        let mut kept = as_thread_of(0, || {
+            let [freed, beside, much] =
+                [free * MIB - 64 * KIB, 300 * KIB, 40 * MIB].map(|bytes| take(&model, bytes));
+            model.free(freed);
+            vec![beside, much]
+        });
+        model.cache.drain_hot(&model.cache.shards()[0]);
+        let (held, _) = at_hand(&model, 0);
+        assert!(held >= (free - 1) * MIB, "{held} bytes");
+        kept.push(as_thread_of(0, || take(&model, 15 * MIB)));
+        let (rest, _) = at_hand(&model, 0);
+        assert_eq!(rest == held, !is_traded, "{held} bytes, and {rest}");
+        model.audit(true);
+        finish(&model, kept, true);
+    }
 }
 
 /// Kept without a look, each of them would be written all over.
@@ -158,13 +164,51 @@ fn what_a_burst_was_stays_for_the_next_one() {
     }
     let (held, _) = at_hand(&model, 0);
     assert!(held >= 16 * MIB, "{held} bytes");
-    // Not for ever.
-    for _ in 0..40 * 64 {
-        burst(0, 2);
-        burst(0, 2);
+    // Not for ever, be it at work or idle, and not for the next thread.
+    let shard = &model.cache.shards()[0];
+    let more = || shard.lock(model.os()).more;
+    let before = more();
+    for by in [0, 1] {
+        shard.lock(model.os()).more = before;
+        for _ in 0..160 * 64 {
+            burst(by, 2);
+            burst(by, 2);
+        }
+        assert!(more() < MIB, "{} bytes where thread {by} goes on", more());
     }
-    let more = model.cache.shards()[0].lock(model.os()).more;
-    assert!(more < MIB, "{more} bytes");
-    model.cache.heap.purge(usize::MAX, Unit::Pages);
+    shard.lock(model.os()).more = before;
+    shard.counts.note_taken_over();
+    let block = as_thread_of(0, || take(&model, 3 * MIB));
+    assert_eq!(more(), 0);
+    finish(&model, vec![block], true);
+}
+
+/// The heap had it each time.
+#[test]
+fn one_that_is_all_a_thread_has_is_kept_too() {
+    let model = model(96 * MIB, 2);
+    as_thread_of(0, || {
+        let block = take(&model, 14 * MIB);
+        model.free(block);
+    });
+    let (held, _) = at_hand(&model, 0);
+    assert!(held >= 14 * MIB, "{held} bytes");
     finish(&model, Vec::new(), true);
+}
+
+/// They went to whoever had had that memory before.
+#[test]
+fn those_that_a_vector_grew_into_are_of_the_thread_that_grew_it() {
+    let model = model(96 * MIB, 2);
+    let all = as_thread_of(0, || take(&model, 90 * MIB));
+    let span = all.block();
+    as_thread_of(0, || model.free(all));
+    model.cache.note_home(&model.cache.shards()[0], span);
+    let [mut vector, beside] = as_thread_of(1, || [(); 2].map(|()| take(&model, 3 * MIB)));
+    for size in [5, 9] {
+        as_thread_of(1, || assert!(model.resize(&mut vector, size * MIB, 0)));
+        let home = model.cache.homes(&model.cache.shards()[0]).of(vector.block().start);
+        assert_eq!(home, Some(2), "{size} MiB");
+    }
+    finish(&model, vec![vector, beside], true);
 }
