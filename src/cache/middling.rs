@@ -93,7 +93,8 @@ impl<O: Os> Cache<O> {
         Some(run.start)
     }
 
-    /// Keeps such a block in a shard. `false`, and nothing done, if that may not hold as much.
+    /// Keeps such a block in a shard, of which [`Cache::see_use`] has seen what is in use. `false`, and nothing done, if that may not hold
+    /// as much.
     pub(super) fn keep_middling(
         &self,
         stacks: &mut Stacks,
@@ -101,7 +102,6 @@ impl<O: Os> Cache<O> {
         out: &mut Leaving,
         counts: &Counts,
     ) -> bool {
-        self.see_use(stacks, counts);
         if span.len > self.bounds().bytes + stacks.more {
             return false;
         }

@@ -65,8 +65,8 @@ use peaks::Peaks;
 use shard::Shard;
 use untouched::Untouched;
 
-/// The most that one shard holds, in bytes, whatever the ceiling; without one more, where its thread has much in use (`refill`). A hot run that it takes from the heap may come on top, and
-/// what that has beyond its usual length.
+/// The most that one shard holds, in bytes, whatever the ceiling; where there is none, more while its thread has much in use
+/// (`refill`). A hot run that it takes from the heap may come on top, and what that has beyond its usual length.
 const SHARD_BYTES_MAX: usize = 12 << 20;
 
 /// All shards together hold at most this part of a ceiling, as a divisor.

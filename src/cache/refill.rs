@@ -21,8 +21,10 @@ const _: () = assert!(!HOT_BLOCK_MAX.is_multiple_of(GRANULE));
 const FRESH_SHARE: usize = 32;
 
 /// Of what a shard holds because its thread has had much in use this part is let go each time that thread tells the limits what it has
-/// allocated, which is after 64 MiB or more, as a divisor; and this part of what any holds where a window of theirs ends.
+/// allocated, which is after 64 MiB or more, as a divisor.
 pub(super) const FORGOTTEN: usize = 16;
+
+/// The same where a window of the limits ends, of what any shard holds.
 pub(super) const FORGOTTEN_IN_A_WINDOW: usize = 2;
 
 /// The most that a shard holds because its thread has much in use, in bytes.
