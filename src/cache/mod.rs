@@ -18,6 +18,7 @@ mod heaps;
 mod homes;
 mod hot;
 mod keeper;
+mod learn;
 mod middling;
 mod peaks;
 mod refill;

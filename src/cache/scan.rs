@@ -1,6 +1,6 @@
 //! What of a freed block was touched, as the kernel tells it, in a few calls.
 //!
-//! Never here: what is learned of it, and where it goes (`free`).
+//! Never here: what is learned of it, and where it goes then (`learn`).
 
 use super::Cache;
 use crate::heap::Span;

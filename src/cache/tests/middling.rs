@@ -9,6 +9,7 @@ use super::homes::draws;
 use super::model::{Live, Model};
 use super::ops::finish;
 use super::runs::{as_thread_of, take, with_free};
+use crate::cache::hot::TOKENS;
 use crate::config::Config;
 use crate::heap::Span;
 use crate::os::GRANULE;
@@ -211,4 +212,21 @@ fn those_that_a_vector_grew_into_are_of_the_thread_that_grew_it() {
         assert_eq!(home, Some(2), "{size} MiB");
     }
     finish(&model, vec![vector, beside], true);
+}
+
+/// Each brought a node, those that merged left with one, and the next came from the heap, with others.
+#[test]
+fn no_more_nodes_are_set_aside_however_many_are_freed() {
+    for (mib, count) in [(3, 14), (5, 9), (8, 8), (15, 4)] {
+        let model = model(256 * MIB, 2);
+        as_thread_of(0, || {
+            for _ in 0..200 {
+                let blocks: Vec<_> = (0..count).map(|_| take(&model, mib * MIB)).collect();
+                blocks.into_iter().for_each(|block| model.free(block));
+            }
+        });
+        let tokens = model.cache.shards()[0].lock(model.os()).tokens;
+        assert!(tokens < 4 * TOKENS, "{tokens} for {count} of {mib} MiB");
+        finish(&model, Vec::new(), true);
+    }
 }
