@@ -1,6 +1,7 @@
 //! Making blocks longer and shorter without copying them.
 
 use super::middling::is_middling;
+use super::shard::Shard;
 use super::untouched::Noted;
 use super::{Cache, count::add, counters};
 use crate::geometry::{Block, Granules, SizeClass};
@@ -13,8 +14,8 @@ use crate::zeroing::{GROWN_MIN, Kind};
 /// costs more (measured: 2.4 GB/s without huge pages and 20 with them, against 20 for a copy that faults nothing).
 const COPY_MAX: usize = 16 << 20;
 
-/// Blocks that grow to more than this have all threads give back what they have at hand if they cannot grow in place
-/// otherwise. Up to here a copy costs less than that (measured, medians: vectors pushed to 200 KiB on four threads take 12 to
+/// Blocks that grow to more than this take what lies behind them from whoever has it at hand, if they cannot grow in place
+/// otherwise. Up to here a copy costs less than to take it from all (measured, medians: vectors pushed to 200 KiB on four threads take 12 to
 /// 17 ms so, and 11 by copies; 256 columns pushed to 1 MiB on one take 37 ms and 276 MiB so, and 41 and 292 by copies).
 /// Half a megabyte, with the room for its colour.
 pub(super) const COPIED_FIRST_MAX: usize = (512 << 10) + 4 * GRANULE;
@@ -120,7 +121,12 @@ impl<O: Os> Cache<O> {
         let mut stacks = shard.lock(self.os());
         self.see_regions(&mut stacks);
         stacks.growth.note_cut();
-        stacks.take_tail(tail, bounds, &shard.counts)
+        let is_back = stacks.take_tail(tail, bounds, &shard.counts);
+        drop(stacks);
+        if is_back {
+            self.note_home(shard, tail);
+        }
+        is_back
     }
 
     /// As [`Cache::begin_if_new`], for the calling thread.
@@ -221,24 +227,22 @@ impl<O: Os> Cache<O> {
             return Grown::Copy(start);
         }
         let spares = to.class.is_some() && self.is_little_free();
-        if whole
-            && self.drain_but(|shard| spares && self.is_used_by_others(shard)) > 0
-            && self.heap.extend(block, longer, Behind::Resident, longer).is_some()
+        let keeps = |shard: &Shard| spares && self.is_used_by_others(shard);
+        let is_copied = whole && longer <= COPY_MAX;
+        if is_copied && self.extend_behind(block, longer)
+            // All have to give up what they have at hand for what is not to be copied alone.
+            || whole
+                && !is_copied
+                && self.drain_but(keeps) > 0
+                && self.heap.extend(block, longer, Behind::Resident, longer).is_some()
         {
             self.grew_in_place(block, longer);
             return Grown::InPlace;
         }
         let fit = Fit::aligned(longer, to.align);
         let by_little = whole && to.align <= CHUNK && is_by_little(block.len, longer);
-        if whole && longer <= COPY_MAX {
-            let resident = match by_little {
-                true => self.heap.take_with_room(fit),
-                false => self.heap.take_resident(fit, End::Low),
-            };
-            if let Some(run) = resident {
-                add(&self.tally.runs, 1);
-                return Grown::Copy(run.span.start);
-            }
+        if is_copied && let Some(start) = self.take_warm(to, by_little, keeps) {
+            return Grown::Copy(start);
         }
         if let Some(more) = self.heap.extend(block, longer, Behind::Any, reach) {
             self.grew_in_place(block, longer);
@@ -262,6 +266,52 @@ impl<O: Os> Cache<O> {
             return Grown::Copy(start);
         }
         self.elsewhere_from(to, block.len, reach)
+    }
+
+    /// Takes resident memory for the content of a block that is to be one `to` is for, `by_little` with room for twice as much: of what the
+    /// thread has at hand, of the heap, of what another has, and at last has others give up all they have, one after the other.
+    fn take_warm(&self, to: Block, by_little: bool, keeps: impl Fn(&Shard) -> bool) -> Option<usize> {
+        let len = to.len.bytes();
+        let fit = Fit::aligned(len, to.align);
+        let is_middling = is_middling(to) && !by_little;
+        // Room for vectors stays that.
+        let own = || {
+            let shard = self.shard_with_runs().filter(|shard| shard.lock(self.os()).hot.excess() == 0)?;
+            match to.class {
+                Some(class) => shard.lock(self.os()).take(class, &shard.counts),
+                None => self.cut_middling(shard, len),
+            }
+        };
+        let has_own = to.align <= GRANULE && (is_middling || to.class.is_some() && !by_little);
+        let resident = || match by_little {
+            true => self.heap.take_with_room(fit),
+            false => self.heap.take_resident(fit, End::Low),
+        };
+        let start = if has_own { own() } else { None }.or_else(|| Some(resident()?.span.start));
+        if start.is_none()
+            && is_middling
+            && let Some(run) = self.steal_middling(len)
+        {
+            return Some(run.span.start);
+        }
+        let start = start.or_else(|| Some(self.drain_until(keeps, resident)?.span.start))?;
+        add(&self.tally.runs, 1);
+        Some(start)
+    }
+
+    /// Makes a block longer into what the shard has at hand that had what lies behind it last, as far as that is known: into a free run of
+    /// another's, or into whatever is free there once this thread's gives up all it has, if it has what is next.
+    fn extend_behind(&self, block: Span, longer: usize) -> bool {
+        let Some(here) = self.shard_with_runs() else { return false };
+        let Some(shard) = self.last_home_of(block.end(), here) else { return false };
+        if shard.number == here.number {
+            return here.lock(self.os()).begins_at(block.end())
+                && self.drain_shard(here) > 0
+                && self.heap.extend(block, longer, Behind::Resident, longer).is_some();
+        }
+        let Some(mut stacks) = shard.stacks.try_lock(self.os()) else { return false };
+        self.see_regions(&mut stacks);
+        stacks.extend_into_run(block.end(), longer - block.len, &shard.counts)
     }
 
     /// Makes a block longer that lies at the front of this thread's hot run, or before one of its shard's runs.

@@ -4,7 +4,7 @@
 //! in that one's caches (measured: zeroed blocks of 16 KiB to 1.4 MiB on two processors took up to a half longer so;
 //! docs/EXPERIMENTS.md, "Blocks that others free"). Other allocators give such blocks back to the heap that they are of, too.
 //!
-//! A table in place of a header: for each 64 KiB of addresses, modulo 4 GiB, who had the memory last in which a block begins there. It is
+//! A table in place of a header: for each 64 KiB of addresses, modulo 32 GiB, who had the memory last in which a block begins there. It is
 //! written where memory comes to a shard, not for each block, and read by frees. A hint, which nobody waits for: where it is stale, another
 //! shard is given the block, whose it is from then on. Never here: what a shard does with it.
 
@@ -19,8 +19,8 @@ use crate::sync::process::{AtomicU32, Ordering};
 /// never share one. Where the large side begins sooner, some do.
 const UNIT: usize = 64 << 10;
 
-/// Places: 256 KiB, of which what stands for memory that no block of a class lay in is never touched.
-const PLACES: usize = 1 << 16;
+/// Places: 2 MiB, of which what stands for memory that no block of a class lay in is never touched: a page for 64 MiB of memory.
+const PLACES: usize = 1 << 19;
 
 /// A place has the number of a shard in its low bits, and above them which of the units is meant that share it.
 const NUMBER_BITS: u32 = (SHARDS_MAX + 1).next_power_of_two().trailing_zeros();
@@ -80,12 +80,16 @@ impl<O: Os> Cache<O> {
         }
     }
 
+    /// The shard that had last what begins at `start`, as far as that is known, whoever uses it now.
+    pub(super) fn last_home_of(&self, start: usize, seen: &Shard) -> Option<&Shard> {
+        self.shards().get(self.homes(seen).of(start)? as usize - 1)
+    }
+
     /// The shard that a block is to go back to which is freed through `here`, if it is another one, and a thread lives that uses it, as
     /// far as that is known.
     pub(super) fn home_of(&self, start: usize, here: &Shard) -> Option<&Shard> {
         let number = self.homes(here).of(start).filter(|&number| number != here.number)? as usize;
-        // Relaxed: a hint. Where some are given in turn, nobody tells of the end of each that uses one.
-        let is_used = |_: &&Shard| self.given.has(number) || self.next.load(Ordering::Relaxed) > 0;
+        let is_used = |_: &&Shard| self.given.has(number) || self.has_in_turn();
         self.shards().get(number - 1).filter(is_used)
     }
 }

@@ -9,7 +9,6 @@
 //! along (H6). Never here: which of them are kept (`free`), and which are looked for here (`slow`).
 
 use super::counters::Counts;
-use super::hot::TOKENS;
 use super::runs::Leaving;
 use super::shard::{Shard, Stacks};
 use super::{Cache, count::add};
@@ -20,6 +19,9 @@ use crate::sync::atomic::Ordering;
 
 /// Of what a block needs a shard has to have this part in pieces, as a divisor, or they are not worth trading for one of the heap.
 const TRADED_SHARE: usize = 2;
+
+/// Nodes that are paid for where a block is cut from another shard's run that has none to spare ([`Stacks::can_cut`]).
+const STOLEN_TOKENS: usize = 4;
 
 /// Whether a block is one of those.
 pub(super) fn is_middling(block: Block) -> bool {
@@ -41,7 +43,8 @@ impl<O: Os> Cache<O> {
         Some(Run { span, unclean: Unclean::all(span), found: Found::Run })
     }
 
-    fn cut_middling(&self, shard: &Shard, len: usize) -> Option<usize> {
+    /// Cuts such a block from what a shard has free, in whatever form.
+    pub(super) fn cut_middling(&self, shard: &Shard, len: usize) -> Option<usize> {
         let mut stacks = shard.lock(self.os());
         if stacks.bytes() < len {
             return None;
@@ -54,15 +57,47 @@ impl<O: Os> Cache<O> {
             stacks.merge(&mut out, &shard.counts);
             start = stacks.fit_run(len, &shard.counts);
         }
-        let is_unpaid = start.is_none() && !stacks.can_cut() && stacks.runs.bytes() >= len;
+        let is_unpaid = start.is_none() && stacks.runs.has(len);
         drop(stacks);
         self.give_leaving(&out);
-        if is_unpaid && self.heap.hold_nodes(TOKENS) {
-            let mut stacks = shard.lock(self.os());
-            stacks.tokens += TOKENS;
-            start = stacks.fit_run(len, &shard.counts);
+        if is_unpaid && self.pay(shard) {
+            start = shard.lock(self.os()).fit_run(len, &shard.counts);
         }
         start
+    }
+
+    /// Cuts such a block from the free runs of another shard, unless somebody is at that, and pays for nodes where those are all that is
+    /// missing.
+    fn steal_middling_from(&self, shard: &Shard, len: usize) -> Option<usize> {
+        let mut stacks = shard.stacks.try_lock(self.os())?;
+        let start = stacks.fit_run(len, &shard.counts);
+        if start.is_some() || !stacks.runs.has(len) {
+            return start;
+        }
+        drop(stacks);
+        if !self.heap.hold_nodes(STOLEN_TOKENS) {
+            return None;
+        }
+        let Some(mut stacks) = shard.stacks.try_lock(self.os()) else {
+            self.heap.give_piece(Span::default(), STOLEN_TOKENS);
+            return None;
+        };
+        stacks.tokens += STOLEN_TOKENS;
+        stacks.fit_run(len, &shard.counts)
+    }
+
+    /// Takes such a block from the free runs of another shard; first of one whose thread has less in use than at hand. A drain would take
+    /// all from whoever comes first.
+    pub(super) fn steal_middling(&self, len: usize) -> Option<Run> {
+        // Relaxed: a hint; the lock tells.
+        let has = |shard: &&Shard| shard.counts.in_runs.load(Ordering::Relaxed) >= len;
+        let from = |shard: &Shard| self.steal_middling_from(shard, len);
+        let idle = |shard: &&Shard| !shard.needs_what_it_holds();
+        let mut idlers = self.shards_from_mine().filter(has).filter(idle);
+        let start = idlers.find_map(from).or_else(|| self.shards_from_mine().filter(has).find_map(from))?;
+        add(&self.tally.stolen, 1);
+        let span = Span::new(start, len);
+        Some(Run { span, unclean: Unclean::all(span), found: Found::Run })
     }
 
     /// Gives all that a shard has to the heap, where that merges with what lies between it, and takes one piece for it that has room for a
@@ -86,6 +121,8 @@ impl<O: Os> Cache<O> {
             let mut stacks = shard.lock(self.os());
             self.see_regions(&mut stacks);
             stacks.keep(rest, &mut out, &shard.counts);
+            // Others may have freed blocks of it meanwhile.
+            self.keep_to_limit(&mut stacks, &mut out, &shard.counts);
             drop(stacks);
             self.note_home(shard, rest);
             self.give_leaving(&out);

@@ -169,8 +169,9 @@ pub(crate) struct Cache<O: Os> {
     alone: AtomicU32,
     /// The shards that living threads were given for themselves.
     given: Given,
-    /// The next one that is given in turn.
+    /// The next one that is given in turn, and how many threads live that were given one so.
     next: AtomicUsize,
+    in_turn: AtomicUsize,
     /// Dirty bytes beyond which a free purges: the ceiling, less the stacks' share; `usize::MAX` without one.
     dirty_max: AtomicUsize,
     limits: Lock<Limits>,
@@ -232,6 +233,7 @@ impl<O: Os> Cache<O> {
                 alone: AtomicU32::new(0),
                 given: Given::new(),
                 next: AtomicUsize::new(0),
+                in_turn: AtomicUsize::new(0),
                 dirty_max: AtomicUsize::new(usize::MAX),
                 limits: Lock::new(Limits::new()),
                 untouched: Lock::new(Untouched::new()),

@@ -262,10 +262,7 @@ impl<O: Os> Cache<O> {
     /// Whether a shard is another thread's than this one's, and has more in use than at hand, or no more at hand than who has one block
     /// at a time goes over. One whose threads free what others took, or are gone, has mostly more.
     pub(super) fn is_used_by_others(&self, shard: &Shard) -> bool {
-        // Relaxed: an estimate.
-        let held = shard.counts.stacked.load(Ordering::Relaxed);
-        (held <= HOT_BLOCK_MAX || shard.counts.in_use() >= held)
-            && self.shard_slow().is_none_or(|mine| !core::ptr::eq(mine, shard))
+        shard.needs_what_it_holds() && self.shard_slow().is_none_or(|mine| !core::ptr::eq(mine, shard))
     }
 
     /// Keeps what a run has beyond `len` bytes for this thread's next blocks, with the node that is held for it; the node

@@ -239,7 +239,7 @@ impl<O: Os> Cache<O> {
     }
 
     /// Sees to it that a shard has nodes for a block and a run more.
-    fn pay(&self, shard: &Shard) -> bool {
+    pub(super) fn pay(&self, shard: &Shard) -> bool {
         if shard.lock(self.os()).can_cut() {
             return true;
         }

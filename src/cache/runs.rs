@@ -77,6 +77,16 @@ impl Runs {
         Span::between(self.starts[nth], self.ends[nth])
     }
 
+    /// Whether one is as long.
+    pub(super) fn has(&self, len: usize) -> bool {
+        self.shortest_from(len).is_some()
+    }
+
+    /// Whether one begins there.
+    pub(super) fn begins_at(&self, start: usize) -> bool {
+        self.starts[..self.count].contains(&start)
+    }
+
     fn lengths(&self) -> impl Iterator<Item = usize> {
         (0..self.count).map(|nth| self.span(nth).len)
     }

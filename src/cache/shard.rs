@@ -5,7 +5,7 @@
 
 use super::counters::{Counts, bump};
 use super::depth::Depth;
-use super::hot::Hot;
+use super::hot::{HOT_BLOCK_MAX, Hot};
 use super::room::Growth;
 use super::runs::{Bounds, Runs};
 use crate::geometry::{Granules, SizeClass};
@@ -102,6 +102,14 @@ impl Shard {
         } else {
             self.counts.note_freed_by_another(requested);
         }
+    }
+
+    /// Whether a shard's threads have more in use than it has at hand, or it has no more at hand than who has one block at a time goes
+    /// over. One whose threads free what others took, or are gone, has mostly more.
+    pub(super) fn needs_what_it_holds(&self) -> bool {
+        // Relaxed: an estimate.
+        let held = self.counts.stacked.load(Ordering::Relaxed);
+        held <= HOT_BLOCK_MAX || self.counts.in_use() >= held
     }
 
     pub(super) fn lock<'a, O: Os>(&'a self, os: &'a O) -> Guard<'a, Stacks, O, Nap> {
@@ -289,6 +297,14 @@ impl Stacks {
         }
         self.bytes -= out.len() * len.bytes();
         counts.stacked.store(self.bytes, Ordering::Relaxed);
+    }
+
+    /// Whether a block in the stacks begins there, or what is free in the hot run, or a free run.
+    pub(super) fn begins_at(&self, start: usize) -> bool {
+        let rest = self.hot.rest();
+        self.runs.begins_at(start)
+            || (rest.start == start && !rest.is_empty())
+            || self.stacks.iter().any(|stack| stack.starts[..stack.len].contains(&start))
     }
 
     /// All blocks in the stacks.

@@ -16,6 +16,9 @@ use crate::os::{GRANULE, Os};
 use crate::sync::atomic::Ordering;
 use crate::sync::{NOBODY, Numbers};
 
+/// What a thread that is given a shard in turn is watched as, in place of the number of one of its own.
+const IN_TURN: usize = SHARDS_MAX + 1;
+
 /// A set of shards by their numbers, from one on.
 pub(super) type Given = Numbers<{ SHARDS_MAX / 64 }>;
 
@@ -142,11 +145,23 @@ impl<O: Os> Cache<O> {
 
     #[cold]
     fn assign_slow(&self) -> usize {
-        // Relaxed: any distribution is right, an even one is fast.
-        let in_turn = || self.next.fetch_add(1, Ordering::Relaxed) % SHARDS_MAX + 1;
-        let mine = self.take_vacant().unwrap_or_else(in_turn);
+        let mine = self.take_vacant().unwrap_or_else(|| self.take_in_turn());
         SHARD.with(|shard| shard.set(mine));
         mine
+    }
+
+    /// Gives the calling thread a shard that others have too, by its number. It counts as living until it is told of, if ever.
+    fn take_in_turn(&self) -> usize {
+        // Relaxed, both: hints, and any distribution is right, an even one is fast.
+        self.in_turn.fetch_add(1, Ordering::Relaxed);
+        let _is_told_of = self.hooks.as_ref().is_some_and(|hooks| (hooks.watch_thread)(IN_TURN));
+        self.next.fetch_add(1, Ordering::Relaxed) % SHARDS_MAX + 1
+    }
+
+    /// Whether threads live, as far as is known, that were given shards in turn: whose those are is not known.
+    pub(super) fn has_in_turn(&self) -> bool {
+        // Relaxed: a hint.
+        self.in_turn.load(Ordering::Relaxed) > 0
     }
 
     /// Gives the calling thread a shard, by its number, that no living thread was given so. `None` where there is none, or it
@@ -162,8 +177,8 @@ impl<O: Os> Cache<O> {
             self.given.give_back(number);
             return None;
         }
-        // Where some were given in turn as well, what is in use may be theirs. Relaxed: a hint.
-        if self.next.load(Ordering::Relaxed) == 0
+        // Where some were given in turn as well, what is in use may be theirs.
+        if !self.has_in_turn()
             && let Some(shard) = self.shards().get(number - 1)
         {
             shard.counts.note_taken_over();
@@ -171,10 +186,16 @@ impl<O: Os> Cache<O> {
         Some(number)
     }
 
-    /// The thread ends that was given the shard of this number. What it does yet it does there, as whoever shares it would.
+    /// The thread ends that was watched as this number. What it does yet it does in the shard that it has, as whoever shares it would.
     pub(crate) fn thread_ended(&self, number: usize) {
-        if (1..=SHARDS_MAX).contains(&number) {
-            self.given.give_back(number);
+        match number {
+            1..=SHARDS_MAX => self.given.give_back(number),
+            // Relaxed: a hint. In a child nobody was given one so.
+            IN_TURN => {
+                let less = |count: usize| count.checked_sub(1);
+                let _count = self.in_turn.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            }
+            _ => {}
         }
     }
 
@@ -183,6 +204,7 @@ impl<O: Os> Cache<O> {
         self.given.clear();
         // Whoever was given one in turn is not here. Relaxed: as in `take_vacant`.
         self.next.store(0, Ordering::Relaxed);
+        self.in_turn.store(0, Ordering::Relaxed);
         let mine = SHARD.with(Cell::get);
         // Relaxed: set once, and this thread's own process's.
         let count = self.steady.shard_count.load(Ordering::Relaxed);
@@ -240,7 +262,7 @@ mod tests {
         cache.thread_ended(8);
         assert_eq!([next(), next()], [8, 4]);
         // Numbers that nobody has are nobody's.
-        for number in [0, SHARDS_MAX + 1, usize::MAX] {
+        for number in [0, IN_TURN + 1, usize::MAX] {
             cache.thread_ended(number);
         }
         assert_eq!(next(), 5);
@@ -270,6 +292,21 @@ mod tests {
         });
         assert_eq!((second, cache.shards()[0].counts.in_use()), (1, MIB));
         assert_eq!(cache.live(), 101 * MIB as u64);
+    }
+
+    /// Once more of them had lived than there are shards, all was taken for in use that any left, for as long as the process lived.
+    #[test]
+    fn threads_that_were_given_shards_in_turn_are_forgotten_when_they_have_ended() {
+        let cache = started(|_| true);
+        let next = || anew(&cache, || {});
+        assert!((1..=8).all(|number| next() == number));
+        assert_eq!([next(), next()], [1, 2]);
+        for (ended, begins_anew) in [(0, false), (IN_TURN, false), (IN_TURN, true), (IN_TURN, true)] {
+            let _from_before = cache.shards()[7].counts.forget_taken_over();
+            cache.thread_ended(ended);
+            cache.thread_ended(8);
+            assert_eq!((next(), cache.shards()[7].counts.is_taken_over()), (8, begins_anew));
+        }
     }
 
     /// Long blocks that one thread took and another freed left the one with ever more in use, and the other with ever less than nothing.

@@ -113,8 +113,10 @@ impl<O: Os> Cache<O> {
             self.note(&run, zeroed, len - reach, kind, left);
             return Some(run);
         }
+        let absent = self.zeroing.absent(kind, len);
+        self.make_room_for(len - absent);
         let run = self.find(block, Wish::Zeroed, len, true)?;
-        self.note(&run, true, self.zeroing.absent(kind, len), kind, 0);
+        self.note(&run, true, absent, kind, 0);
         Some(run)
     }
 
@@ -188,7 +190,11 @@ impl<O: Os> Cache<O> {
         let keeps = |shard: &shard::Shard| spares && self.is_used_by_others(shard);
         if whole {
             let own = || class.and_then(|class| self.cut_merged(class));
-            let stolen = || class.and_then(|class| self.steal(class, keeps));
+            let stolen = || match class {
+                Some(class) => self.steal(class, keeps),
+                None if is_middling(block) => self.steal_middling(len),
+                None => None,
+            };
             // Shorter ones have been looked for in the heap already, where shards have runs, and to look at all shards takes a line or
             // two of each.
             let found = if len > HOT_BLOCK_MAX || !self.bounds().merges() {

@@ -60,6 +60,16 @@ impl<O: Os> Cache<O> {
         }
     }
 
+    /// Sees to it that what threads have at hand that have less in use does not count as handed out beside `bytes` that are about to be
+    /// faulted in, where all of it would be more than ever lately: it goes before there is more.
+    pub(super) fn make_room_for(&self, bytes: usize) {
+        let most = self.limits.lock(self.os()).total();
+        let fits = || self.heap.present().saturating_add(bytes) <= most;
+        if !fits() {
+            let _fits = self.drain_until(Shard::needs_what_it_holds, || fits().then_some(()));
+        }
+    }
+
     /// How much of what is free in the heap has to go, what a purge of it leaves, and in what units it goes. A ceiling is for what
     /// shards hold too; without one that counts as handed out.
     pub(super) fn too_much(&self, limits: &Limits, level: &Level) -> (usize, Keep, Unit) {

@@ -74,8 +74,12 @@ fn a_handler_that_ran_in_a_child_before_ours_found_the_locks_of_threads_that_wer
 #[test]
 fn figures_that_a_handler_in_a_child_asked_for_before_ours_waited_for_ever() {
     ends(|| {
-        let asks: [fn(&Cache<Fake>); 3] =
-            [|cache| _ = cache.cached_bytes(), |cache| _ = cache.snapshot(), |cache| _ = cache.ceiling()];
+        let asks: [fn(&Cache<Fake>); 4] = [
+            |cache| _ = cache.cached_bytes(),
+            |cache| _ = cache.inherited_bytes(),
+            |cache| _ = cache.snapshot(),
+            |cache| _ = cache.ceiling(),
+        ];
         for ask in asks {
             let model = model(fake(2 << 30));
             let block = untouched(&model, 8 * MIB, false);

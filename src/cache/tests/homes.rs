@@ -96,7 +96,7 @@ fn where_ends_are_not_told_of_blocks_go_home_all_the_same() {
     model.cache.given.clear();
     let [theirs, behind] = two(&model, 0, MIB);
     let start = theirs.block().start;
-    model.cache.next.store(1, Ordering::Relaxed);
+    model.cache.in_turn.store(1, Ordering::Relaxed);
     as_thread_of(1, || model.free(theirs));
     assert_eq!(stacked_in(&model, start), [0]);
     finish(&model, vec![behind], true);

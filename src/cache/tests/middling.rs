@@ -11,6 +11,7 @@ use super::ops::finish;
 use super::runs::{as_thread_of, take, with_free};
 use crate::cache::hot::TOKENS;
 use crate::config::Config;
+
 use crate::heap::Span;
 use crate::os::GRANULE;
 use crate::os::fake::Fake;
@@ -212,6 +213,127 @@ fn those_that_a_vector_grew_into_are_of_the_thread_that_grew_it() {
         assert_eq!(home, Some(2), "{size} MiB");
     }
     finish(&model, vec![vector, beside], true);
+}
+
+/// With so many blocks of so many bytes free in the second shard, beside which nothing is free, in as many runs.
+fn with_runs_of_another(count: usize, len: usize, free: usize) -> (Model<Fake>, Vec<Live>) {
+    let model = model(free + count * 2 * len, 2);
+    let (freed, kept): (Vec<_>, Vec<_>) = as_thread_of(1, || {
+        (0..2 * count).map(|nth| (nth, take(&model, len))).partition(|(nth, _)| nth % 2 == 0)
+    });
+    as_thread_of(1, || freed.into_iter().for_each(|(_, block)| model.free(block)));
+    model.cache.drain_hot(&model.cache.shards()[1]);
+    (model, kept.into_iter().map(|(_, block)| block).collect())
+}
+
+/// It took all that the first shard had which had anything, and that one's thread did the same then.
+#[test]
+fn who_finds_nothing_takes_one_run_of_another() {
+    let (model, mut kept) = with_runs_of_another(3, 8 * MIB - 64 * KIB, 0);
+    let (held, _) = at_hand(&model, 1);
+    kept.push(as_thread_of(0, || take(&model, 8 * MIB - 64 * KIB)));
+    let (rest, _) = at_hand(&model, 1);
+    assert!(held >= 23 * MIB && rest == held - kept.last().unwrap().block().len, "{held} bytes, and {rest}");
+    model.audit(true);
+    finish(&model, kept, true);
+}
+
+/// All threads gave up what they had for each block that grew and had none of it behind it.
+#[test]
+fn what_is_copied_to_grow_takes_from_others_what_lies_behind_it_alone() {
+    for (mib, longer) in [(1, 2), (3, 6), (6, 12)] {
+        let (model, mut kept) = with_runs_of_another(2, 3 * MIB, 96 * MIB);
+        let (held, _) = at_hand(&model, 1);
+        let (mut vector, beside) = as_thread_of(0, || (take(&model, mib * MIB), take(&model, mib * MIB)));
+        model.cache.drain_shard(&model.cache.shards()[0]);
+        as_thread_of(0, || assert!(model.resize(&mut vector, longer * MIB, 0)));
+        let (rest, _) = at_hand(&model, 1);
+        assert_eq!(rest, held, "{mib} MiB");
+        kept.extend([vector, beside]);
+        model.audit(true);
+        finish(&model, kept, true);
+    }
+}
+
+#[test]
+fn what_another_has_behind_a_block_is_where_it_grows_to() {
+    let model = model(96 * MIB, 2);
+    let (mut vector, behind) = as_thread_of(1, || (take(&model, 3 * MIB), take(&model, 5 * MIB)));
+    assert_eq!(vector.block().end(), behind.block().start);
+    as_thread_of(1, || model.free(behind));
+    let start = vector.block().start;
+    as_thread_of(0, || assert!(model.resize(&mut vector, 6 * MIB, 0)));
+    assert_eq!(vector.block().start, start);
+    finish(&model, vec![vector], true);
+}
+
+/// It was whoever comes first, who was at work.
+#[test]
+fn it_is_one_that_has_less_in_use_than_at_hand() {
+    let model = model(100 * MIB, 3);
+    let len = 8 * MIB - 64 * KIB;
+    let with_free = |shard: usize, freed: &[usize]| {
+        let blocks: Vec<_> = as_thread_of(shard, || (0..6).map(|_| take(&model, len)).collect());
+        let (freed, kept): (Vec<_>, Vec<_>) =
+            blocks.into_iter().enumerate().partition(|(nth, _)| freed.contains(nth));
+        as_thread_of(shard, || freed.into_iter().for_each(|(_, block)| model.free(block)));
+        kept.into_iter().map(|(_, block)| block).collect::<Vec<_>>()
+    };
+    let mut kept = with_free(1, &[0, 3]);
+    kept.extend(with_free(2, &[0, 1, 2, 3]));
+    let before = [1, 2].map(|shard| at_hand(&model, shard).0);
+    assert!(before.iter().all(|&held| held >= 15 * MIB), "{before:?}");
+    kept.push(as_thread_of(0, || take(&model, len)));
+    let after = [1, 2].map(|shard| at_hand(&model, shard).0);
+    assert!(after[0] == before[0] && after[1] < before[1], "{before:?}, then {after:?}");
+    finish(&model, kept, true);
+}
+
+/// What they held counted as handed out, and what was untouched came on top of it.
+#[test]
+fn what_idle_threads_have_at_hand_does_not_add_to_what_others_need() {
+    let model = Model::new(fake_in_short(4 << 30, 0), 256 * MIB, Config::new());
+    (1..=4).for_each(|number| model.cache.given.add(number));
+    for _ in 0..2 {
+        let burst = |shard| as_thread_of(shard, || (0..5).map(|_| take(&model, 5 * MIB)).collect::<Vec<_>>());
+        let bursts: Vec<_> = (0..4).map(burst).collect();
+        bursts.iter().flatten().for_each(|block| model.os().touch(block.p, block.layout.size()));
+        for (shard, blocks) in bursts.into_iter().enumerate() {
+            as_thread_of(shard, || blocks.into_iter().for_each(|block| model.free(block)));
+        }
+    }
+    let held: usize = (0..4).map(|shard| at_hand(&model, shard).0).sum();
+    assert!(held >= 90 * MIB, "{held}");
+    let layout = Layout::from_size_align(120 * MIB, 8).unwrap();
+    as_thread_of(0, || {
+        let p = model.cache.allocate_zeroed(layout, &Config::new(), |_| ());
+        let level = model.cache.heap.level();
+        assert!(level.out + level.dirty <= 124 * MIB, "{level:?}");
+        model.cache.deallocate(p, layout);
+    });
+    finish(&model, Vec::new(), true);
+}
+
+/// They went to the heap with each zeroed block, and from there to the kernel.
+#[test]
+fn what_threads_have_at_hand_that_are_at_work_stays_with_them() {
+    let model = model(240 * MIB, 2);
+    let mut kept = Vec::new();
+    for shard in 0..2 {
+        let mut blocks: Vec<_> = as_thread_of(shard, || (0..12).map(|_| take(&model, 5 * MIB)).collect());
+        let freed = blocks.split_off(8);
+        as_thread_of(shard, || freed.into_iter().for_each(|block| model.free(block)));
+        kept.extend(blocks);
+    }
+    let before = [0, 1].map(|shard| at_hand(&model, shard).0);
+    assert!(before.iter().all(|&held| held >= 15 * MIB), "{before:?}");
+    let layout = Layout::from_size_align(120 * MIB, 8).unwrap();
+    as_thread_of(0, || {
+        let p = model.cache.allocate_zeroed(layout, &Config::new(), |_| ());
+        assert_eq!([0, 1].map(|shard| at_hand(&model, shard).0), before);
+        model.cache.deallocate(p, layout);
+    });
+    finish(&model, kept, true);
 }
 
 /// Each brought a node, those that merged left with one, and the next came from the heap, with others.
