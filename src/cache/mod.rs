@@ -31,6 +31,7 @@ mod slow;
 mod thin;
 mod told;
 mod untouched;
+mod warm;
 
 #[cfg(any(test, zk_nalloc_proof))]
 pub(crate) mod tests;

@@ -190,7 +190,7 @@ impl<O: Os> Cache<O> {
     pub(crate) fn thread_ended(&self, number: usize) {
         match number {
             1..=SHARDS_MAX => self.given.give_back(number),
-            // Relaxed: a hint. In a child nobody was given one so.
+            // Relaxed: a hint, which a child begins anew.
             IN_TURN => {
                 let less = |count: usize| count.checked_sub(1);
                 let _count = self.in_turn.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
