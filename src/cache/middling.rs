@@ -89,8 +89,10 @@ impl<O: Os> Cache<O> {
     /// Takes such a block from the free runs of another shard; first of one whose thread has less in use than at hand. A drain would take
     /// all from whoever comes first.
     pub(super) fn steal_middling(&self, len: usize) -> Option<Run> {
+        let mine = self.shard_slow().map_or(0, |mine| mine.number);
         // Relaxed: a hint; the lock tells.
-        let has = |shard: &&Shard| shard.counts.in_runs.load(Ordering::Relaxed) >= len;
+        let has =
+            |shard: &&Shard| shard.counts.in_runs.load(Ordering::Relaxed) >= len && shard.number != mine;
         let from = |shard: &Shard| self.steal_middling_from(shard, len);
         let idle = |shard: &&Shard| !shard.needs_what_it_holds();
         let mut idlers = self.shards_from_mine().filter(has).filter(idle);

@@ -201,7 +201,8 @@ impl<O: Os> Cache<O> {
     pub(super) fn keep_to_limit(&self, stacks: &mut Stacks, out: &mut Leaving, counts: &Counts) {
         self.see_use(stacks, counts);
         stacks.let_go(self.bounds().bytes + stacks.more + stacks.hot.rest().len, out, counts);
-        stacks.let_tokens_go(out);
+        // Where blocks grow into whole runs, too, the nodes of those stay behind.
+        stacks.let_tokens_go_alone(out);
     }
 
     /// How much more than a block of a class shall be taken where it is fresh, in bytes, for which a node is held then: a part of

@@ -270,7 +270,7 @@ impl Stacks {
     }
 
     /// Lets those nodes go which runs and the blocks of a while do not need; with what leaves, or not at all.
-    pub(super) fn let_tokens_go(&mut self, out: &mut Leaving) {
+    fn let_tokens_go(&mut self, out: &mut Leaving) {
         if out.count > 0 {
             self.let_tokens_go_alone(out);
         }

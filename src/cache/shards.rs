@@ -202,7 +202,7 @@ impl<O: Os> Cache<O> {
     /// In a child, which has but one thread: all shards are vacant but its own.
     pub(super) fn vacate_in_child(&self) {
         self.given.clear();
-        // Whoever was given one in turn is not here. Relaxed: as in `take_vacant`.
+        // Whoever was given one in turn is not here. Relaxed, both: hints.
         self.next.store(0, Ordering::Relaxed);
         self.in_turn.store(0, Ordering::Relaxed);
         let mine = SHARD.with(Cell::get);

@@ -30,7 +30,7 @@ impl<O: Os> Cache<O> {
                 None => self.cut_middling(shard, len),
             }
         };
-        let has_own = to.align <= GRANULE && (is_middling || to.class.is_some() && !by_little);
+        let has_own = is_middling || to.class.is_some() && to.align <= GRANULE;
         let resident = || match by_little {
             true => self.heap.take_with_room(fit),
             false => self.heap.take_resident(fit, End::Low),

@@ -11,7 +11,6 @@ use super::ops::finish;
 use super::runs::{as_thread_of, take, with_free};
 use crate::cache::hot::TOKENS;
 use crate::config::Config;
-
 use crate::heap::Span;
 use crate::os::GRANULE;
 use crate::os::fake::Fake;
@@ -334,6 +333,21 @@ fn what_threads_have_at_hand_that_are_at_work_stays_with_them() {
         model.cache.deallocate(p, layout);
     });
     finish(&model, kept, true);
+}
+
+/// A block that grows into a whole run leaves that one's node behind, and where nothing had to leave the shard none of them did.
+#[test]
+fn what_a_shard_has_too_many_nodes_of_goes_with_the_next_block_that_is_freed() {
+    let model = model(96 * MIB, 2);
+    let shard = &model.cache.shards()[0];
+    let block = as_thread_of(0, || take(&model, 3 * MIB));
+    assert!(model.cache.heap.hold_nodes(8 * TOKENS));
+    shard.lock(model.os()).tokens += 8 * TOKENS;
+    as_thread_of(0, || model.free(block));
+    let tokens = shard.lock(model.os()).tokens;
+    assert!(tokens < 4 * TOKENS, "{tokens}");
+    model.audit(true);
+    finish(&model, Vec::new(), true);
 }
 
 /// Each brought a node, those that merged left with one, and the next came from the heap, with others.
