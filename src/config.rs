@@ -93,10 +93,11 @@ impl Config {
     }
 
     /// Keeps at most `bytes` of free memory resident, of all threads together; live blocks do not count. They stay however long the pause, unless
-    /// the container or the host runs short of memory. Up to 16 MiB of it for each shard, or half of it where that is less (three quarters where a
-    /// shard's part is 8 to 12 MiB), are for what threads have at hand, and stay empty where none has that much: [`Stats::shards`](crate::Stats::shards).
+    /// the container or the host runs short of memory. A part is set aside for what threads have at hand, whether they use it or not: up to 16 MiB
+    /// for each of [`Stats::shards`](crate::Stats::shards), but half of `bytes` at most (three quarters where a shard's part is 8 to 12 MiB). So 1 GiB
+    /// on 16 processors leaves about 510 MiB for all.
     ///
-    /// Without it, what is allocated and what is cached together never exceed the recent peak of what was allocated, so that
+    /// Without it, what is allocated and what is cached together are kept within the recent peak of what was allocated, so that
     /// keeping adds nothing to what the program asked for at once (it may have touched less of that).
     /// `0` keeps nothing. Environment: `ZK_NALLOC_CACHE_BYTES`, decimal digits with at most one letter behind
     /// them: K, M or G, of either case, for 2^10, 2^20 or 2^30 bytes.
@@ -149,8 +150,8 @@ impl Config {
     }
 
     /// Chooses where the large side begins: requests of `bytes` and more are served by the engine, shorter ones by
-    /// the small side. 64 KiB by default. `bytes` is put up to 4 KiB, below which a request would cost more than its
-    /// own length again, or down to 1 GiB.
+    /// the small side. 64 KiB by default. `bytes` is raised to 4 KiB where it is less, below which a request would cost more than its
+    /// own length again, and lowered to 1 GiB where it is more.
     ///
     /// No variable of the environment says this: when a block comes back, the side that served it is worked out from
     /// its `Layout` and from what was compiled into the program alone, so that nothing that happens in a process

@@ -27,7 +27,9 @@ const THREADS_MAX: usize = 32;
 const RUNS: usize = 16;
 
 /// Sees to it that `bytes` of free memory are resident, so that requests for as much fault nothing in, whatever
-/// their sizes. Gives the bytes that were faulted in.
+/// their sizes. Gives the bytes that were faulted in. 0 is given, too, where as much was cached already, which
+/// [`cached_bytes`](crate::cached_bytes) tells. How much to ask for: what [`Stats::peak_live_bytes`](crate::Stats::peak_live_bytes) says
+/// after a proof, or what was resident at most if that is less, as the page of `ZK_NALLOC_REPORT` does.
 ///
 /// Bounded: by a ceiling ([`Config::cache_bytes`](crate::Config::cache_bytes)), and by what the container and the host have left
 /// but for 5 %. What is cached already counts. To the limits it is a peak like any other: what is not used is forgotten as a

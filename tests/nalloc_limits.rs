@@ -131,6 +131,43 @@ fn what_is_free_in_small_pages_makes_room_under_a_limit() {
     support::alone(TEST, "data", &[], body);
 }
 
+/// Whether so many bytes can be had.
+fn can_have(bytes: usize) -> bool {
+    std::hint::black_box(Vec::<u8>::new()).try_reserve_exact(bytes).is_ok()
+}
+
+/// Gaps of less than 32 MiB stayed open, and charged, and a request was refused with half of the limit free.
+#[test]
+fn gaps_between_blocks_make_room_under_a_limit_of_data() {
+    const TEST: &str = "gaps_between_blocks_make_room_under_a_limit_of_data";
+    let body = || {
+        set_limit(libc::RLIMIT_DATA, proc::status("VmData") + (1200 << 20));
+        let mut blocks: Vec<_> = (0..128).map(|_| Vec::<u8>::with_capacity(BLOCK)).collect();
+        let mut nth = 0;
+        blocks.retain(|_| {
+            nth += 1;
+            nth % 2 == 0
+        });
+        assert!(can_have(480 << 20), "512 MiB are live of 1200");
+        drop(blocks);
+    };
+    support::alone(TEST, "data", &[], body);
+}
+
+/// One that lay at the end of a mapping kept all of it, where address space is not reserved, and requests were refused.
+#[test]
+fn a_block_that_stays_keeps_nothing_but_itself_under_a_limit_of_address_space() {
+    const TEST: &str = "a_block_that_stays_keeps_nothing_but_itself_under_a_limit_of_address_space";
+    let body = || {
+        set_limit(libc::RLIMIT_AS, proc::status("VmSize") + (1600 << 20));
+        assert!(can_have(1000 << 20));
+        let key = Patterned::new(1, 64 << 20);
+        assert!(can_have(1000 << 20), "64 MiB are live of 1600");
+        key.check("the block that stays");
+    };
+    support::alone(TEST, "as", &[], body);
+}
+
 /// Asserts that hardly more than `asked` bytes became resident.
 fn assert_grown(before: usize, asked: usize) {
     let grown = proc::resident() - before;

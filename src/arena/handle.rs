@@ -24,8 +24,8 @@ use crate::error::MapFailed;
 /// [`reset`](Self::reset), which needs `&mut`, is safe, and costs some nanoseconds.
 ///
 /// The capacity is a hard bound. Where several threads allocate, one may be refused while others have some of their windows
-/// left: each no more than it has used, 64 KiB, and a 256th of the capacity; the one that was there first 1 MiB at most, and
-/// a 16th. Past it the `alloc` methods panic with what was asked and what is left; the `try_alloc` methods
+/// left: each at most what it has used, 64 KiB or a 256th of the capacity, whichever is least; the one that was there first 1 MiB or
+/// a 16th, whichever is less. Past it the `alloc` methods panic with what was asked and what is left; the `try_alloc` methods
 /// return that as an [`Exhausted`](super::Exhausted).
 ///
 /// ```

@@ -256,4 +256,13 @@ impl<O: Os> Cache<O> {
         self.drain_to_unmap();
         self.thin.release() + self.heap.release()
     }
+
+    /// As [`Cache::release`], before null is the answer to a request: address space goes, too, that is worth no mapping of its own else.
+    pub(crate) fn release_in_need(&self) {
+        self.release();
+        if self.is_ready() {
+            self.thin.release_in_need();
+            self.heap.release_in_need();
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Making blocks longer and shorter without copying them.
 
+use core::cell::LazyCell;
+
 use super::middling::is_middling;
 use super::shard::Shard;
 use super::untouched::Noted;
@@ -226,13 +228,15 @@ impl<O: Os> Cache<O> {
         {
             return Grown::Copy(start);
         }
-        let spares = to.class.is_some() && self.is_little_free();
-        let keeps = |shard: &Shard| spares && self.is_used_by_others(shard);
+        let spares = LazyCell::new(|| to.class.is_some() && self.is_little_free());
+        let keeps = |shard: &Shard| *spares && self.is_used_by_others(shard);
         let is_copied = whole && longer <= COPY_MAX;
-        // What is too long to be copied has all threads give up what they have at hand.
-        if is_copied && self.extend_behind(block, longer)
+        // What is too long to be copied has all threads give up what they have at hand; by less than a chunk it asks one shard alone, or
+        // a block that grows little by little would empty all of them at each step.
+        let asks_one = is_copied || whole && longer - block.len < CHUNK;
+        if asks_one && self.extend_behind(block, longer)
             || whole
-                && !is_copied
+                && !asks_one
                 && self.drain_but(keeps) > 0
                 && self.heap.extend(block, longer, Behind::Resident, longer).is_some()
         {
@@ -327,6 +331,7 @@ impl<O: Os> Cache<O> {
         // What it ends in shares its huge page with what lies behind.
         let whole = block.inner(CHUNK);
         let last = unclean.iter().rfind(|part| part.start < whole.end());
+        let credit = self.credit_for(credit);
         let noted = Noted {
             credit,
             fresh: true,

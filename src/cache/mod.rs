@@ -74,6 +74,18 @@ const SHARD_BYTES_MAX: usize = 12 << 20;
 /// All shards together hold at most this part of a ceiling, as a divisor.
 const STACKS_SHARE: usize = 2;
 
+/// How much of a ceiling one of `shards` may hold in its stacks and runs, in bytes.
+fn share_of(ceiling: usize, shards: usize) -> usize {
+    (ceiling / STACKS_SHARE / shards).min(SHARD_BYTES_MAX)
+}
+
+/// What a ceiling leaves to all threads, in bytes, beside what is set aside for each of `shards`, whether that holds it or not.
+pub(crate) fn kept_for_all(ceiling: usize, shards: usize) -> usize {
+    let share = share_of(ceiling, shards);
+    let hot = if hot::is_wanted(share) { hot::HOT_MAX } else { 0 };
+    ceiling - (share + hot) * shards
+}
+
 /// Shards per CPU that we may run on: a pool of as many threads as CPUs, and as many others.
 const SHARDS_PER_CPU: usize = 2;
 
@@ -162,6 +174,8 @@ pub(crate) struct Cache<O: Os> {
     last_look: AtomicU64,
     /// Whether a thread looks at what is left, or gives up what is missing.
     looks: AtomicBool,
+    /// The least that a limit of memory had left at the last look, in bytes; `usize::MAX` before, and where nobody tells.
+    memory_left: AtomicUsize,
     /// When the limits were told last, by the same clock.
     last_tick: AtomicU64,
     /// Untouched memory that stays open whatever is done, and as much as is not worth another try, in bytes.
@@ -229,6 +243,7 @@ impl<O: Os> Cache<O> {
                 since_look: AtomicUsize::new(0),
                 last_look: AtomicU64::new(0),
                 looks: AtomicBool::new(false),
+                memory_left: AtomicUsize::new(usize::MAX),
                 last_tick: AtomicU64::new(0),
                 unclosable: AtomicUsize::new(0),
                 alone: AtomicU32::new(0),
@@ -339,11 +354,9 @@ impl<O: Os> Cache<O> {
     fn set_ceiling(&self, settings: &Settings, shards: usize, ram: usize) {
         self.limits.lock(self.os()).start(settings.cache_bytes, ram);
         if let Some(ceiling) = settings.cache_bytes {
-            let per_shard = (ceiling / STACKS_SHARE / shards).min(SHARD_BYTES_MAX);
-            // Relaxed: published by the release store of `shards`.
-            self.steady.shard_bytes_max.store(per_shard, Ordering::Relaxed);
-            let hot = if hot::is_wanted(per_shard) { hot::HOT_MAX } else { 0 };
-            self.dirty_max.store(ceiling - (per_shard + hot) * shards, Ordering::Relaxed);
+            // Relaxed, both: published by the release store of `shards`.
+            self.steady.shard_bytes_max.store(share_of(ceiling, shards), Ordering::Relaxed);
+            self.dirty_max.store(kept_for_all(ceiling, shards), Ordering::Relaxed);
         }
     }
 

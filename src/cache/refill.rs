@@ -35,9 +35,9 @@ pub(super) const HELD_MAX: usize = 3 * SHARD_BYTES_MAX;
 const FIRST_HOT: usize = HOT_BLOCK_MAX / GRANULE * GRANULE;
 
 /// So much free memory for each shard, and at most so much in all, is left where it is for a block of a class, in bytes: with two
-/// shards a processor, a first hot run for each thread of as many as there are processors, of sixteen at most.
+/// shards a processor, a first hot run for each thread of as many as there are processors, of 64 at most.
 const LITTLE_PER_SHARD: usize = 768 << 10;
-const LITTLE_MAX: usize = 32 * LITTLE_PER_SHARD;
+const LITTLE_MAX: usize = 128 * LITTLE_PER_SHARD;
 
 /// With more in use than so many times that, caches hold little of it, and nothing is left.
 const CACHED_TIMES: usize = 8;

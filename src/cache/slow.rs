@@ -1,5 +1,7 @@
 //! What a request does that this thread's stack does not serve, in the order of what it costs.
 
+use core::cell::LazyCell;
+
 use super::hot::HOT_BLOCK_MAX;
 use super::middling::is_middling;
 use super::untouched::Noted;
@@ -114,7 +116,7 @@ impl<O: Os> Cache<O> {
             return Some(run);
         }
         let absent = self.zeroing.absent(kind, len);
-        self.make_room_for(len - absent);
+        self.make_room_for(len - self.credit_for(absent));
         let run = self.find(block, Wish::Zeroed, len, true)?;
         self.note(&run, true, absent, kind, 0);
         Some(run)
@@ -186,8 +188,9 @@ impl<O: Os> Cache<O> {
         // A run that is resident to its end is wasted on a block whose end is not touched.
         let whole = wish == Wish::Any && reach >= fit.len / 8 * 7;
         let from = if is_long(len) { self.end_for_long(len / ALONE_SHARE) } else { End::Low };
-        let spares = class.is_some() && self.is_little_free();
-        let keeps = |shard: &shard::Shard| spares && self.is_used_by_others(shard);
+        // Asked once it counts: it takes the heap's lock, and mostly what is looked for there first is found.
+        let spares = LazyCell::new(|| class.is_some() && self.is_little_free());
+        let keeps = |shard: &shard::Shard| *spares && self.is_used_by_others(shard);
         if whole {
             let own = || class.and_then(|class| self.cut_merged(class));
             let stolen = || match class {
@@ -224,11 +227,11 @@ impl<O: Os> Cache<O> {
             // What is zero stays untouched for a request that wishes for zeros, in whatever it would share.
             let more = class
                 .filter(|_| retry == 0 && whole && !zeroed)
-                .map_or(0, |class| self.more_fresh(class, spares));
+                .map_or(0, |class| self.more_fresh(class, *spares));
             let mut run =
                 self.heap.take_slow(Fit { len: fit.len + more, ..fit }, wish, reach.saturating_add(more));
             if more > 0 {
-                self.keep_more(run.as_mut(), len, spares);
+                self.keep_more(run.as_mut(), len, *spares);
                 run = run.or_else(|| self.heap.take_slow(fit, wish, reach));
             }
             if let Some(run) = run {
@@ -238,7 +241,7 @@ impl<O: Os> Cache<O> {
             if retry < RETRIES {
                 // What other threads have in their hands, in stacks, or resident for nothing may be enough.
                 self.heap.wait_for_transit();
-                if spares
+                if *spares
                     && self.drain() > 0
                     && let Some(run) = self.find_resident(fit, from)
                 {
@@ -247,8 +250,13 @@ impl<O: Os> Cache<O> {
                 self.ask_library();
                 self.drain_to_unmap();
                 // What is open in either counts against the same limits.
-                self.thin.release();
-                self.heap.release();
+                if retry == 0 {
+                    self.thin.release();
+                    self.heap.release();
+                } else {
+                    self.thin.release_in_need();
+                    self.heap.release_in_need();
+                }
             }
         }
         add(&self.tally.refused, 1);
@@ -330,7 +338,7 @@ impl<O: Os> Cache<O> {
                 Found::Fresh(bytes) => bytes >= CHUNK,
             };
         let fresh = is_fresh && len >= WORTH_A_LOOK;
-        let credit = if fresh { absent.min(untouched) } else { 0 };
+        let credit = if fresh { self.credit_for(absent.min(untouched)) } else { 0 };
         if fresh || kind.is_ranked() || (zeroed && SizeClass::of(Granules(len / GRANULE)).is_none()) {
             // What the block ends in shares its huge page with what lies behind, and is resident if any of that ever was.
             let whole = run.span.inner(CHUNK);
@@ -359,6 +367,17 @@ impl<O: Os> Cache<O> {
         self.note_credit(before, table.credit());
         drop(table);
         self.zeroing.leave(replaced.kind);
+    }
+
+    /// How many of `bytes` that are expected to stay untouched may be taken for that: no more than there would be memory for, were all of
+    /// them touched after all.
+    pub(super) fn credit_for(&self, bytes: usize) -> usize {
+        // Relaxed: as old as the last look in any case.
+        let left = self.memory_left.load(Ordering::Relaxed);
+        if bytes == 0 || left == usize::MAX {
+            return bytes;
+        }
+        bytes.min(left.saturating_sub(self.untouched.lock(self.os()).credit()))
     }
 
     /// Tells the heap how much of what is handed out is expected to stay untouched, if that has changed.

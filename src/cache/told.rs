@@ -173,6 +173,8 @@ impl<O: Os> Cache<O> {
         }
         let room = self.os().room(self.heap.closed() + self.thin.closed());
         let (host, strain) = (self.os().host_room(), self.os().strain());
+        // Relaxed: a hint, see `credit_for`.
+        self.memory_left.store(self.os().memory_left().unwrap_or(usize::MAX), Ordering::Relaxed);
         let free = self.cached_bytes();
         let mut limits = self.limits.lock(self.os());
         if let Some(room) = room {

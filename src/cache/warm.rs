@@ -24,11 +24,16 @@ impl<O: Os> Cache<O> {
         let is_middling = is_middling(to) && !by_little;
         // Room for vectors stays that.
         let own = || {
-            let shard = self.shard_with_runs().filter(|shard| shard.lock(self.os()).hot.excess() == 0)?;
-            match to.class {
-                Some(class) => shard.lock(self.os()).take(class, &shard.counts),
-                None => self.cut_middling(shard, len),
+            let shard = self.shard_with_runs()?;
+            let mut stacks = shard.lock(self.os());
+            if stacks.hot.excess() > 0 {
+                return None;
             }
+            if let Some(class) = to.class {
+                return stacks.take(class, &shard.counts);
+            }
+            drop(stacks);
+            self.cut_middling(shard, len)
         };
         let has_own = is_middling || to.class.is_some() && to.align <= GRANULE;
         let resident = || match by_little {

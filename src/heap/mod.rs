@@ -39,7 +39,7 @@ use crate::sync::{
 };
 use bounds::Bounds;
 use pieces::Pieces;
-use region::{Kind, Regions};
+use region::Regions;
 
 /// What the heap is told about its host before its first use.
 #[derive(Clone, Copy, Debug)]

@@ -17,7 +17,7 @@ use crate::os::{CHUNK, GRANULE, Os};
 pub(crate) enum Kind {
     /// Reserved inaccessible, opened in steps.
     Reserved,
-    /// Mapped accessible at once; its free end is unmapped, or all of it.
+    /// Mapped accessible at once; what is free of it is unmapped.
     Plain,
 }
 
@@ -73,6 +73,11 @@ impl Regions {
         self.count <= FEW
     }
 
+    /// Whether a plain region may lose its front, or what lies between its blocks, which makes two of it for as long as it has any.
+    pub(crate) const fn may_lose(&self, is_front: bool) -> bool {
+        self.count <= if is_front { FEW } else { FEW / 2 }
+    }
+
     /// Places where neighbouring chunks cannot share a VMA.
     pub(crate) const fn seams(&self) -> usize {
         self.seams
@@ -111,15 +116,8 @@ impl Regions {
         }
     }
 
-    /// Cuts a plain region's end off, from `end` on, which its caller unmaps.
-    pub(crate) fn cut(&mut self, start: usize, end: usize) {
-        if let Some(at) = self.all().iter().position(|r| r.span.start == start) {
-            self.list[at].span = Span::between(start, end);
-        }
-    }
-
-    /// Cuts a range that is lost for ever, whole chunks, out of its region: somebody else may be mapped there, and so may
-    /// what we map next.
+    /// Cuts a range, whole chunks, out of its region: one that is lost for ever, or of a plain region what its caller unmaps. Somebody else
+    /// may be mapped there then, and so may what we map next.
     pub(crate) fn lose(&mut self, span: Span) {
         let region = self.of(span.start);
         if self.count == REGIONS_MAX {

@@ -1,6 +1,7 @@
 //! The heap by itself, where what a test needs is out of reach of requests.
 
 use super::pool::State;
+use super::trim::Worth;
 use super::{
     Behind, End, Fit, Growth, HOLES_MAX, Keep, PageHeap, SEAMS_MAX, SEAMS_MAX_LIVE, Setup, Span, Unit, Wish,
 };
@@ -158,6 +159,51 @@ fn a_release_leaves_no_more_holes_than_a_fork_can_bear() {
     );
     heap.release();
     assert_eq!((heap.level().zero, heap.reenter().pieces.count_of(State::Closed)), (0, 1));
+    heap.walk();
+}
+
+/// What went before a request was refused used up the budget of what is long, which was never closed again.
+#[test]
+fn what_is_long_is_closed_however_many_short_holes_there_are() {
+    let heap = heap();
+    let run = taken(&heap, 4 * GIB);
+    give_parts(&heap, run, &(0..HOLES_MAX).map(|nth| (nth * 4 * MIB, 2 * MIB)).collect::<Vec<_>>());
+    heap.release();
+    assert_eq!(heap.level().zero, HOLES_MAX * 2 * MIB);
+    heap.release_in_need();
+    assert_eq!(heap.reenter().pieces.count_of(State::Closed), HOLES_MAX / 2, "with what was never opened");
+    let zero = heap.level().zero;
+    give_parts(&heap, run, &[(3 * GIB, 512 * MIB)]);
+    heap.release();
+    assert_eq!(heap.level().zero, zero);
+    heap.walk();
+}
+
+/// One block kept the mapping in which it lay.
+#[test]
+fn what_is_free_between_blocks_of_a_plain_mapping_goes_as_far_as_it_is_short() {
+    let heap = PageHeap::new(Fake::in_short(64 * GIB, 1 << 45));
+    heap.start(Setup { reserve: 0, ..setup() });
+    let run = taken(&heap, 2 * GIB);
+    assert_eq!(heap.regions().1, 1);
+    give_parts(&heap, run, &[(64 * MIB, 32 * MIB), (128 * MIB, 30 * MIB)]);
+    heap.release();
+    assert_eq!(heap.regions().1, 1, "nothing is short");
+    heap.os.fail(Call::Unmap, When::From(1), errno::ENOMEM);
+    heap.trim();
+    heap.walk();
+    assert_eq!(heap.regions().1, 1, "refused");
+    heap.os.fail_no_more();
+    heap.trim();
+    heap.walk();
+    assert_eq!(heap.regions().1, 2, "what is long");
+    heap.release_in_need();
+    assert_eq!(heap.regions().1, 3);
+    // Each makes one more of a mapping, of which there can be so many.
+    give_parts(&heap, run, &(0..200).map(|nth| (200 * MIB + nth * 4 * MIB, 2 * MIB)).collect::<Vec<_>>());
+    heap.release_in_need();
+    let few = heap.regions().1;
+    assert!((60..=70).contains(&few), "{few}");
     heap.walk();
 }
 
@@ -398,11 +444,12 @@ fn a_heap_of_one_reservation_closes_one_range_at_a_time() {
     give_parts(&heap, run, &[(0, 64 * MIB), (128 * MIB, 64 * MIB)]);
     heap.purge(usize::MAX, Unit::Pages);
     let mut inner = heap.enter();
-    let first = inner.claim_closable(&mut (usize::MAX, usize::MAX), &heap.os).expect("there are two");
-    assert_eq!(inner.claim_closable(&mut (usize::MAX, usize::MAX), &heap.os), None);
+    let first =
+        inner.claim_closable(&mut (usize::MAX, usize::MAX), Worth::USUAL, &heap.os).expect("there are two");
+    assert_eq!(inner.claim_closable(&mut (usize::MAX, usize::MAX), Worth::USUAL, &heap.os), None);
     inner.settle(first, State::Zero);
     inner.closing -= 1;
-    assert!(inner.claim_closable(&mut (usize::MAX, usize::MAX), &heap.os).is_some());
+    assert!(inner.claim_closable(&mut (usize::MAX, usize::MAX), Worth::USUAL, &heap.os).is_some());
 }
 
 /// A window begins what it opens inside a page of the kernel where those are long, and what is left closed beside it began there too

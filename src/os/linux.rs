@@ -194,6 +194,11 @@ impl Os for Linux {
         room::spare(reserved, share)
     }
 
+    fn memory_left(&self) -> Option<usize> {
+        let _keep = KeepErrno::new();
+        room::least_left()
+    }
+
     fn host_room(&self) -> Option<Room> {
         let _keep = KeepErrno::new();
         room::of_files()

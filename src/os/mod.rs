@@ -155,6 +155,10 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
         self.room(reserved).map(|room| room.left.saturating_sub(room.limit / share))
     }
 
+    /// The least that any limit on resident memory has left, in bytes, page cache counted as left; `None` where nobody tells. The cost is as
+    /// for [`Os::room`].
+    fn memory_left(&self) -> Option<usize>;
+
     /// Says how much memory the host has left, whatever we may use of it; `None` where nobody tells. Reads one file.
     fn host_room(&self) -> Option<Room>;
 

@@ -3,6 +3,7 @@
 //! Honest in both directions: that nothing is to be gained is advice too. A rule says what it saw, and what to do; a
 //! table of cases tests each one, and those that must keep silent. Never here: measuring.
 
+use crate::cache::kept_for_all;
 use crate::stats::short;
 
 /// What is known at the end of a process. Times in seconds, memory in bytes.
@@ -34,6 +35,8 @@ pub(super) struct Seen {
     pub(super) over_budget: u64,
     /// The ceiling in force, if there is one.
     pub(super) ceiling: Option<u64>,
+    /// For each of which a ceiling sets something aside.
+    pub(super) shards: usize,
     /// The most that the process had, and the tightest limit of memory.
     pub(super) resident_max: u64,
     pub(super) limit: Option<u64>,
@@ -205,19 +208,26 @@ fn near(seen: &Seen) -> Option<String> {
     })
 }
 
+/// What a ceiling keeps for all threads.
+fn kept(ceiling: u64, shards: usize) -> u64 {
+    kept_for_all(usize::try_from(ceiling).unwrap_or(usize::MAX), shards.max(1)) as u64
+}
+
 /// A ceiling that is too low, or a peak that was forgotten.
 fn ceiling(seen: &Seen) -> Option<String> {
+    const STEP: u64 = 64 << 20;
     if !seen.faults_again() || seen.is_near() {
         return None;
     }
     let again = seen.fresh.saturating_sub(seen.live_max);
+    let keeps = |ceiling: u64| kept(ceiling, seen.shards) >= seen.touched_max();
     // In steps of 64 MiB, so that the number can be remembered.
-    let enough = seen.touched_max().next_multiple_of(64 << 20);
+    let enough = (seen.touched_max() / STEP..).map_while(|n| n.checked_mul(STEP)).find(|&n| keeps(n))?;
     if seen.limit.is_some_and(|limit| enough > limit / 10 * 9) {
         return None;
     }
     match seen.ceiling {
-        Some(ceiling) if ceiling < seen.touched_max() => Some(format!(
+        Some(ceiling) if !keeps(ceiling) => Some(format!(
             "Raise the ceiling from {} to {}: {} had to be faulted in again because it had been given back. \
              ZK_NALLOC_CACHE_BYTES={}, or unset it.",
             size(ceiling),

@@ -103,6 +103,7 @@ fn seen(
         refused: stats.refused(),
         over_budget: stats.over_budget(),
         ceiling: ENGINE.ceiling().map(|bytes| bytes as u64),
+        shards: stats.shards(),
         resident_max: usage.resident_max,
         limit: room.map(|room| room.limit as u64),
         huge,

@@ -31,7 +31,8 @@ use crate::os::private::{Access, wipe};
 /// Dropping it ends the process (`abort`), with one line on standard error, if the canary was overwritten, or if the kernel
 /// refuses to open sealed pages to be wiped, and to discard them.
 ///
-/// A `SecretBuf` cannot be cloned, copied, printed or compared in a time that tells where it differs:
+/// A `SecretBuf` is not cloned (but by [`try_clone`](Self::try_clone)), copied or printed by accident, and `==` takes a time that does not
+/// tell where two differ:
 ///
 /// ```compile_fail,E0599
 /// zk_nalloc::SecretBuf::new(32).unwrap().clone();

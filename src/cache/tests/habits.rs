@@ -9,8 +9,8 @@ use super::runs::{pages, two_mappings};
 use super::{fake, fake_in_short};
 use crate::config::Config;
 use crate::heap::Span;
-use crate::os::GRANULE;
 use crate::os::fake::{Call, Fake, When, errno};
+use crate::os::{GRANULE, Room};
 use crate::zeroing::{Kind, Way};
 
 const KIB: usize = 1 << 10;
@@ -162,6 +162,48 @@ fn blocks_of_small_pages_that_are_resized_teach_what_they_were_taken_as() {
         assert!((1..=2).contains(&faulted), "{faulted}");
         finish(&model, Vec::new(), true);
     }
+}
+
+/// A table that is barely touched, but for once in a while, counted as barely touched beside all that was cached: where it was touched all
+/// over, twice as much was resident as had ever been in use.
+#[test]
+fn what_is_expected_to_stay_untouched_counts_as_far_as_there_is_memory_for_it() {
+    for (limit, left, stays) in
+        [(8 << 30, 4 << 30, 300 * MIB..=512 * MIB), (2 << 30, 200 * MIB, 0..=260 * MIB)]
+    {
+        let model = Model::new(fake_in_short(8 << 30, 0), 4 << 30, Config::new());
+        for _ in 0..8 {
+            model.cache.deallocate(take(&model, 512 * MIB, true, 64 * MIB), layout(512 * MIB));
+        }
+        model.cache.deallocate(take(&model, 480 * MIB, false, 480 * MIB), layout(480 * MIB));
+        model.os().set_room(Some(Room { limit, left }));
+        model.cache.look_slow();
+        let table = take(&model, 512 * MIB, true, 0);
+        let dirty = model.cache.heap.level().dirty;
+        assert!(stays.contains(&dirty), "{} MiB beside it, {} left", dirty >> 20, left >> 20);
+        model.cache.deallocate(table, layout(512 * MIB));
+        finish(&model, Vec::new(), true);
+    }
+}
+
+/// Where the kernel takes no pages back, as of locked memory before 5.18, each block in small pages was more memory.
+#[test]
+fn blocks_of_small_pages_that_cannot_be_purged_serve_the_next_ones() {
+    let model = Model::new(fake(2 << 30), 256 * MIB, Config::new());
+    let apart = Layout::from_size_align(128 * KIB, 2 * MIB).unwrap();
+    let mut starts = std::collections::BTreeSet::new();
+    for turn in 0..64 {
+        if turn == 8 {
+            model.os().fail(Call::Purge, When::From(1), errno::EINVAL);
+        }
+        let block = model.allocate(apart, turn % 2 == 0, 1).unwrap();
+        assert!(model.cache.is_thin(block.block()));
+        starts.insert(block.p);
+        model.free(block);
+    }
+    assert!(starts.len() <= 2, "{} places", starts.len());
+    model.os().fail_no_more();
+    finish(&model, Vec::new(), true);
 }
 
 #[test]

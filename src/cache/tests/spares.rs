@@ -5,6 +5,7 @@ use super::model::{Live, Model};
 use super::ops::finish;
 use super::runs::{as_thread_of, take};
 use crate::config::Config;
+use crate::heap::Unit;
 use crate::os::fake::{Call, Fake, When, errno};
 
 const KIB: usize = 1 << 10;
@@ -62,29 +63,34 @@ fn what_others_have_at_hand_stays_there_while_all_of_it_is_little() {
 /// every thread went over all the memory of all of them (16 threads of an Emerald Rapids over 30 MiB, instead of one each).
 #[test]
 fn threads_that_have_one_block_at_a_time_each_begin_it_where_the_last_one_began() {
-    let model = model();
-    let mut random = 1_u64;
-    let mut size = || {
-        random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
-        64 * KIB + (random >> 33) as usize % (960 * KIB)
-    };
-    let mut begun: Vec<Vec<usize>> = vec![Vec::new(); 4];
-    for round in 0..200 {
-        // All of them have one at once.
-        let blocks: Vec<_> = (0..4).map(|thread| as_thread_of(2 * thread, || take(&model, size()))).collect();
-        for (thread, block) in blocks.into_iter().enumerate() {
-            if round >= 100 {
-                begun[thread].push(block.block().start);
+    for cpus in [4, 48] {
+        let os = fake(2 << 30);
+        os.set_facts(|facts| facts.cpus = cpus);
+        let model = Model::new(os, 512 * MIB, Config::new());
+        let mut random = 1_u64;
+        let mut size = || {
+            random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+            64 * KIB + (random >> 33) as usize % (960 * KIB)
+        };
+        let mut begun: Vec<Vec<usize>> = vec![Vec::new(); cpus];
+        for round in 0..200 {
+            // All of them have one at once.
+            let blocks: Vec<_> =
+                (0..cpus).map(|thread| as_thread_of(2 * thread, || take(&model, size()))).collect();
+            for (thread, block) in blocks.into_iter().enumerate() {
+                if round >= 100 {
+                    begun[thread].push(block.block().start);
+                }
+                as_thread_of(2 * thread, || model.free(block));
             }
-            as_thread_of(2 * thread, || model.free(block));
         }
+        for starts in &mut begun {
+            starts.sort_unstable();
+            starts.dedup();
+            assert_eq!(starts.len(), 1, "{cpus} threads: {starts:x?}");
+        }
+        finish(&model, Vec::new(), true);
     }
-    for starts in &mut begun {
-        starts.sort_unstable();
-        starts.dedup();
-        assert_eq!(starts.len(), 1, "{starts:x?}");
-    }
-    finish(&model, Vec::new(), true);
 }
 
 #[test]
@@ -116,6 +122,24 @@ fn a_block_that_grows_takes_nothing_from_others_while_all_of_it_is_little() {
     });
     assert_eq!(held(&model), before);
     finish(&model, [kept, grown].into_iter().chain(others).collect(), true);
+}
+
+/// Each step had all threads give up what they had at hand, and in vain: what lies behind was never touched.
+#[test]
+fn a_long_block_that_grows_little_by_little_leaves_others_what_they_have() {
+    let model = model();
+    let mut grown = as_thread_of(0, || take(&model, 256 * MIB));
+    let others = with_some_at_hand(&model, 2 * MIB);
+    let before = held(&model);
+    as_thread_of(0, || {
+        assert!(before > 0 && model.resize(&mut grown, 64 * MIB, 0));
+        model.cache.heap.purge(usize::MAX, Unit::Pages);
+        for step in 1..=40 {
+            assert!(model.resize(&mut grown, 64 * MIB + step * 256 * KIB, 0));
+        }
+    });
+    assert_eq!(held(&model), before);
+    finish(&model, others.into_iter().chain([grown]).collect(), true);
 }
 
 /// Two blocks that lie next to each other.

@@ -54,6 +54,10 @@ impl Os for Fake {
         self.state().strain
     }
 
+    fn memory_left(&self) -> Option<usize> {
+        self.state().room.map(|room| room.left)
+    }
+
     fn host_room(&self) -> Option<Room> {
         self.state().room
     }

@@ -33,6 +33,13 @@ fn of_each_mapping_limit(reserved: usize) -> [Option<Room>; 2] {
         .map(|(limit, used, aside)| of_process(limit, used, aside))
 }
 
+/// The least that a limit on what is resident has left.
+pub(super) fn least_left() -> Option<usize> {
+    let mut least: Option<usize> = None;
+    each_of_memory(of_files, &mut |room| least = Some(least.map_or(room.left, |least| least.min(room.left))));
+    least
+}
+
 /// How many bytes may be used before any limit has less left than one part in `share`.
 pub(super) fn spare(reserved: usize, share: usize) -> Option<usize> {
     let mut spare: Option<usize> = None;

@@ -23,6 +23,7 @@ const QUIET: Seen = Seen {
     refused: 0,
     over_budget: 0,
     ceiling: None,
+    shards: 1,
     resident_max: 2 * GIB + 100 * MIB,
     limit: Some(32 * GIB),
     huge: Huge::Share(Some(0.99)),
@@ -51,8 +52,26 @@ fn each_program_gets_its_advice_and_no_other() {
             Seen { ceiling: Some(256 * MIB), ..again },
             &[
                 "17 % of the time is the kernel's",
-                "Raise the ceiling from 256 MiB to 2048 MiB: 28.0 GiB had to be faulted in again because it had been given back. ZK_NALLOC_CACHE_BYTES=2G, or unset it.",
+                "Raise the ceiling from 256 MiB to 2112 MiB: 28.0 GiB had to be faulted in again because it had been given back. ZK_NALLOC_CACHE_BYTES=2112M, or unset it.",
             ],
+        ),
+        (
+            "a ceiling of the peak, of which threads have a part",
+            Seen { ceiling: Some(2 * GIB), shards: 8, ..again },
+            &[
+                "17 % of the time is the kernel's",
+                "Raise the ceiling from 2048 MiB to 2240 MiB: 28.0 GiB had to be faulted in again because it had been given back. ZK_NALLOC_CACHE_BYTES=2240M, or unset it.",
+            ],
+        ),
+        (
+            "forgotten peaks, and what a promise leaves to threads",
+            Seen { shards: 8, ..again },
+            &["17 % of the time is the kernel's", "Promise it: ZK_NALLOC_CACHE_BYTES=2240M"],
+        ),
+        (
+            "a ceiling that keeps enough, as its shares are small",
+            Seen { ceiling: Some(4 * GIB), shards: 512, ..again },
+            &["17 % of the time is the kernel's"],
         ),
         (
             "a ceiling that is not the reason",
@@ -62,7 +81,7 @@ fn each_program_gets_its_advice_and_no_other() {
         (
             "forgotten peaks",
             again,
-            &["17 % of the time is the kernel's", "Promise it: ZK_NALLOC_CACHE_BYTES=2G"],
+            &["17 % of the time is the kernel's", "Promise it: ZK_NALLOC_CACHE_BYTES=2112M"],
         ),
         (
             "a promise too high for its container",
@@ -180,6 +199,7 @@ fn whatever_was_seen_something_is_said_and_nothing_panics() {
                     resident_max: b,
                     limit: Some(a),
                     ceiling: Some(b),
+                    shards: a as usize % 513,
                     refused: b,
                     copied: a,
                     ..QUIET
