@@ -249,8 +249,8 @@ fn standing(from: &Folders) -> Result<String, Error> {
 fn in_words(measured: &[Measured]) -> String {
     let [rows, won, in_time, in_memory, _, means] = tables::score(measured);
     format!(
-        "of {rows}, {won} are won, {in_time} lost in time, {in_memory} lost in memory alone; of the best one's time ours takes \
-         {means}, by the fastest rounds (medians), as a geometric mean."
+        "of {rows}, {won} are won, {in_time} lost in time, {in_memory} lost in memory alone. Our time over that of the best one of each: \
+         {means}, by the fastest rounds (medians), in the geometric mean."
     )
 }
 
