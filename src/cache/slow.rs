@@ -250,12 +250,12 @@ impl<O: Os> Cache<O> {
                 self.ask_library();
                 self.drain_to_unmap();
                 // What is open in either counts against the same limits.
-                if retry == 0 {
-                    self.thin.release();
-                    self.heap.release();
-                } else {
-                    self.thin.release_in_need();
-                    self.heap.release_in_need();
+                for heap in [&self.thin, &self.heap] {
+                    if retry + 1 < RETRIES {
+                        heap.release();
+                    } else {
+                        heap.release_in_need();
+                    }
                 }
             }
         }

@@ -171,10 +171,10 @@ impl<O: Os> Cache<O> {
         if self.looks.swap(true, Ordering::Acquire) {
             return;
         }
-        let room = self.os().room(self.heap.closed() + self.thin.closed());
+        let (room, left) = self.os().rooms(self.heap.closed() + self.thin.closed());
         let (host, strain) = (self.os().host_room(), self.os().strain());
         // Relaxed: a hint, see `credit_for`.
-        self.memory_left.store(self.os().memory_left().unwrap_or(usize::MAX), Ordering::Relaxed);
+        self.memory_left.store(left.unwrap_or(usize::MAX), Ordering::Relaxed);
         let free = self.cached_bytes();
         let mut limits = self.limits.lock(self.os());
         if let Some(room) = room {

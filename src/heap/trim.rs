@@ -23,9 +23,7 @@ pub(super) struct Worth {
 }
 
 impl Worth {
-    pub(super) const USUAL: Self = Self { closed: LONG, gap: usize::MAX };
-    /// Where address space is short.
-    const SHORT: Self = Self { closed: LONG, gap: LONG };
+    pub(super) const USUAL: Self = Self { closed: LONG, gap: LONG };
     /// Before a request is refused.
     const NEEDED: Self = Self { closed: CHUNK, gap: CHUNK };
 }
@@ -34,7 +32,7 @@ impl<O: Os> PageHeap<O> {
     /// Gives everything that is free back to the kernel: pages, then address space. Gives the bytes purged.
     pub(crate) fn release(&self) -> usize {
         let done = self.purge(usize::MAX, Unit::Pages);
-        self.trim_to(Worth::USUAL);
+        self.trim();
         done
     }
 
@@ -44,9 +42,10 @@ impl<O: Os> PageHeap<O> {
         self.trim_to(Worth::NEEDED);
     }
 
-    /// Gives address space back that is free and untouched, as it counts against a limit of the process or a commit charge that is short.
+    /// Gives address space back that is free and untouched: what counts against a limit of the process or a commit
+    /// charge.
     pub(crate) fn trim(&self) {
-        self.trim_to(Worth::SHORT);
+        self.trim_to(Worth::USUAL);
     }
 
     fn trim_to(&self, worth: Worth) {
@@ -153,7 +152,7 @@ impl<O: Os> PageHeap<O> {
 
 impl Inner {
     /// Takes the whole chunks of the longest zero piece under `below` of a reserved region into transit, if it is
-    /// long and few were, or lies beside closed memory.
+    /// worth it and few were, or lies beside closed memory.
     pub(super) fn claim_closable<O: Os>(
         &mut self,
         below: &mut (usize, usize),
@@ -200,7 +199,7 @@ impl Inner {
         worth: Worth,
         os: &O,
     ) -> Option<(Index, Span, Span)> {
-        if worth.gap == usize::MAX || !self.ensure_spare(os) {
+        if !self.ensure_spare(os) {
             return None;
         }
         loop {

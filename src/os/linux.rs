@@ -184,19 +184,14 @@ impl Os for Linux {
         host::facts()
     }
 
-    fn room(&self, reserved: usize) -> Option<Room> {
+    fn rooms(&self, reserved: usize) -> (Option<Room>, Option<usize>) {
         let _keep = KeepErrno::new();
-        room::scarcest(reserved)
+        room::rooms(reserved)
     }
 
     fn spare(&self, reserved: usize, share: usize) -> Option<usize> {
         let _keep = KeepErrno::new();
         room::spare(reserved, share)
-    }
-
-    fn memory_left(&self) -> Option<usize> {
-        let _keep = KeepErrno::new();
-        room::least_left()
     }
 
     fn host_room(&self) -> Option<Room> {

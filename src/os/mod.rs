@@ -147,17 +147,18 @@ pub(crate) trait Os: Park + Send + Sync + 'static {
 
     /// Says how much memory is left, or `None` where nobody tells. `reserved` bytes of our address space are set aside
     /// and hold nothing. Reads files: a quarter of a millisecond.
-    fn room(&self, reserved: usize) -> Option<Room>;
+    fn room(&self, reserved: usize) -> Option<Room> {
+        self.rooms(reserved).0
+    }
+
+    /// The same, and the least that any limit on resident memory has left, in bytes.
+    fn rooms(&self, reserved: usize) -> (Option<Room>, Option<usize>);
 
     /// How many bytes may be used before any limit has less left than one part in `share` of it; `None` where nobody
     /// tells. `reserved` and the cost are as for [`Os::room`].
     fn spare(&self, reserved: usize, share: usize) -> Option<usize> {
         self.room(reserved).map(|room| room.left.saturating_sub(room.limit / share))
     }
-
-    /// The least that any limit on resident memory has left, in bytes, page cache counted as left; `None` where nobody tells. The cost is as
-    /// for [`Os::room`].
-    fn memory_left(&self) -> Option<usize>;
 
     /// Says how much memory the host has left, whatever we may use of it; `None` where nobody tells. Reads one file.
     fn host_room(&self) -> Option<Room>;

@@ -216,13 +216,17 @@ fn kept(ceiling: u64, shards: usize) -> u64 {
 /// A ceiling that is too low, or a peak that was forgotten.
 fn ceiling(seen: &Seen) -> Option<String> {
     const STEP: u64 = 64 << 20;
+    const STEPS: usize = 256;
     if !seen.faults_again() || seen.is_near() {
         return None;
     }
     let again = seen.fresh.saturating_sub(seen.live_max);
     let keeps = |ceiling: u64| kept(ceiling, seen.shards) >= seen.touched_max();
-    // In steps of 64 MiB, so that the number can be remembered.
-    let enough = (seen.touched_max() / STEP..).map_while(|n| n.checked_mul(STEP)).find(|&n| keeps(n))?;
+    // In steps of 64 MiB, so that the number can be remembered. A longer share has a hot run beside it, so that more may keep less; what all
+    // shards have together is fewer steps than that.
+    let now = seen.ceiling.unwrap_or(0);
+    let mut steps = (seen.touched_max().max(now) / STEP..).take(STEPS).map_while(|n| n.checked_mul(STEP));
+    let enough = steps.find(|&n| n >= now && keeps(n))?;
     if seen.limit.is_some_and(|limit| enough > limit / 10 * 9) {
         return None;
     }

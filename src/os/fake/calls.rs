@@ -54,10 +54,6 @@ impl Os for Fake {
         self.state().strain
     }
 
-    fn memory_left(&self) -> Option<usize> {
-        self.state().room.map(|room| room.left)
-    }
-
     fn host_room(&self) -> Option<Room> {
         self.state().room
     }
@@ -66,10 +62,10 @@ impl Os for Fake {
         self.state().mapping_room
     }
 
-    fn room(&self, _: usize) -> Option<Room> {
+    fn rooms(&self, _: usize) -> (Option<Room>, Option<usize>) {
         let mut state = self.state();
         let _ = state.plans.begin(Call::Room);
-        state.room
+        (state.room, state.room.map(|room| room.left))
     }
 
     fn reserve(&self, len: usize, align: usize) -> Result<usize, Errno> {

@@ -14,12 +14,26 @@ use super::limits::Limit;
 use super::text::{file_number, named};
 use crate::os::{InUse, Room};
 
-/// The scarcest room of all.
-pub(super) fn scarcest(reserved: usize) -> Option<Room> {
-    let mut scarcest = of_mappings(reserved);
+/// The scarcest room of all, and the least that any limit on what is resident has left.
+pub(super) fn rooms(reserved: usize) -> (Option<Room>, Option<usize>) {
+    let mut memory = Scarce::default();
     // Without a file the host's page cache would count as used, and all hosts as short after a while.
-    each_of_memory(of_files, &mut |room| scarcest = scarcer(scarcest, Some(room)));
-    scarcest
+    each_of_memory(of_files, &mut |room| memory.see(room));
+    (scarcer(of_mappings(reserved), memory.scarcest), memory.least)
+}
+
+/// Of several rooms the scarcest by its share, and the least that any has left, in bytes.
+#[derive(Default)]
+struct Scarce {
+    scarcest: Option<Room>,
+    least: Option<usize>,
+}
+
+impl Scarce {
+    fn see(&mut self, room: Room) {
+        self.scarcest = scarcer(self.scarcest, Some(room));
+        self.least = Some(self.least.map_or(room.left, |least| least.min(room.left)));
+    }
 }
 
 /// The scarcer one of the limits on what the process maps.
@@ -31,13 +45,6 @@ pub(super) fn of_mappings(reserved: usize) -> Option<Room> {
 fn of_each_mapping_limit(reserved: usize) -> [Option<Room>; 2] {
     [(Limit::AddressSpace, InUse::AddressSpace, reserved), (Limit::Data, InUse::Data, 0)]
         .map(|(limit, used, aside)| of_process(limit, used, aside))
-}
-
-/// The least that a limit on what is resident has left.
-pub(super) fn least_left() -> Option<usize> {
-    let mut least: Option<usize> = None;
-    each_of_memory(of_files, &mut |room| least = Some(least.map_or(room.left, |least| least.min(room.left))));
-    least
 }
 
 /// How many bytes may be used before any limit has less left than one part in `share`.

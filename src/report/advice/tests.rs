@@ -69,6 +69,17 @@ fn each_program_gets_its_advice_and_no_other() {
             &["17 % of the time is the kernel's", "Promise it: ZK_NALLOC_CACHE_BYTES=2240M"],
         ),
         (
+            "a ceiling that keeps less than a lower one would",
+            Seen {
+                ceiling: Some(600 * MIB),
+                shards: 32,
+                live_max: 250 * MIB,
+                resident_max: 2 * GIB,
+                ..again
+            },
+            &["17 % of the time is the kernel's", "Raise the ceiling from 600 MiB to 768 MiB"],
+        ),
+        (
             "a ceiling that keeps enough, as its shares are small",
             Seen { ceiling: Some(4 * GIB), shards: 512, ..again },
             &["17 % of the time is the kernel's"],

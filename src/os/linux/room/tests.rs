@@ -26,11 +26,9 @@ impl Tree {
         let mut directory = Path::new(self.0.as_os_str().as_encoded_bytes()).unwrap();
         let top = directory.len();
         directory.push(group.as_bytes()).unwrap();
-        let mut scarcest = None;
-        each_above(version, &mut Place { directory, top }, &mut |room| {
-            scarcest = scarcer(scarcest, Some(room));
-        });
-        scarcest
+        let mut scarce = Scarce::default();
+        each_above(version, &mut Place { directory, top }, &mut |room| scarce.see(room));
+        scarce.scarcest
     }
 }
 
@@ -110,6 +108,12 @@ fn the_tightest_level_wins_by_share_and_not_by_size() {
         ],
     );
     assert_eq!(tree.room(Version::V2, "/a"), Some(Room { limit: 8 * GIB, left: GIB / 2 }));
+    // What has the smaller share left may have more left than another.
+    let mut scarce = Scarce::default();
+    [Room { limit: 128, left: 10 }, Room { limit: 8, left: 1 }, Room { limit: 9, left: 2 }]
+        .into_iter()
+        .for_each(|room| scarce.see(room));
+    assert_eq!((scarce.scarcest.map(|room| room.limit), scarce.least), (Some(128), Some(1)));
     let (a, b) = (Room { limit: 8, left: 4 }, Room { limit: 4, left: 2 });
     assert_eq!(scarcer(Some(a), Some(b)), Some(b));
     assert_eq!(scarcer(Some(b), Some(a)), Some(b));
@@ -164,7 +168,7 @@ fn this_host_has_room() {
     let host = host().unwrap();
     assert!(host.left > 0 && host.left <= host.limit);
     assert!(spare(0, 20).unwrap() <= host.left);
-    let room = scarcest(0).unwrap();
+    let room = rooms(0).0.unwrap();
     assert!(
         room.left <= room.limit
             && room.left as u128 * host.limit as u128 <= host.left as u128 * room.limit as u128 * 2
