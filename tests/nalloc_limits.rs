@@ -136,22 +136,34 @@ fn can_have(bytes: usize) -> bool {
     std::hint::black_box(Vec::<u8>::new()).try_reserve_exact(bytes).is_ok()
 }
 
-/// Gaps of less than 32 MiB stayed open, and charged, and a request was refused with half of the limit free.
+/// Whether the C library can have 240 MiB in short blocks.
+fn can_have_many() -> bool {
+    let mut small: Vec<Vec<u8>> = Vec::with_capacity(4096);
+    (0..4096).all(|_| {
+        small.push(Vec::new());
+        small.last_mut().is_some_and(|block| block.try_reserve_exact(60 << 10).is_ok())
+    })
+}
+
+/// Gaps of less than 32 MiB stayed open, and charged, and requests were refused with half of the limit free, small ones too.
 #[test]
 fn gaps_between_blocks_make_room_under_a_limit_of_data() {
     const TEST: &str = "gaps_between_blocks_make_room_under_a_limit_of_data";
-    let body = || {
-        set_limit(libc::RLIMIT_DATA, proc::status("VmData") + (1200 << 20));
-        let mut blocks: Vec<_> = (0..128).map(|_| Vec::<u8>::with_capacity(BLOCK)).collect();
-        let mut nth = 0;
-        blocks.retain(|_| {
-            nth += 1;
-            nth % 2 == 0
-        });
-        assert!(can_have(480 << 20), "512 MiB are live of 1200");
-        drop(blocks);
-    };
-    support::alone(TEST, "data", &[], body);
+    let large: fn() -> bool = || can_have(480 << 20);
+    for (label, can_have) in [("large", large), ("small", can_have_many)] {
+        let body = || {
+            set_limit(libc::RLIMIT_DATA, proc::status("VmData") + (1200 << 20));
+            let mut blocks: Vec<_> = (0..128).map(|_| Vec::<u8>::with_capacity(BLOCK)).collect();
+            let mut nth = 0;
+            blocks.retain(|_| {
+                nth += 1;
+                nth % 2 == 0
+            });
+            assert!(can_have(), "512 MiB are live of 1200");
+            drop(blocks);
+        };
+        support::alone(TEST, label, &[], body);
+    }
 }
 
 /// One that lay at the end of a mapping kept all of it, where address space is not reserved, and requests were refused.

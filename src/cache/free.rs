@@ -4,7 +4,7 @@ use super::middling::is_middling;
 use super::runs::{Bounds, Leaving};
 use super::{Cache, Mine, shard};
 use crate::geometry::{Block, SizeClass};
-use crate::heap::{Keep, Span, Unit};
+use crate::heap::{Keep, PageHeap, Span, Unit};
 use crate::os::Os;
 use crate::sync::{Guard, Nap, atomic::Ordering};
 
@@ -243,6 +243,15 @@ impl<O: Os> Cache<O> {
 
     /// Gives what is cached back to the kernel. Gives the bytes.
     pub(crate) fn release(&self) -> usize {
+        self.release_by(PageHeap::release)
+    }
+
+    /// As [`Cache::release`], before null is the answer to a request: address space goes, too, that is worth no mapping of its own else.
+    pub(crate) fn release_in_need(&self) -> usize {
+        self.release_by(PageHeap::release_in_need)
+    }
+
+    fn release_by(&self, release: fn(&PageHeap<O>) -> usize) -> usize {
         self.see_child();
         if !self.is_ready() {
             // The C library may keep some before there is anything of ours. Not while somebody forks: our locks may be a
@@ -254,15 +263,6 @@ impl<O: Os> Cache<O> {
         }
         self.ask_library();
         self.drain_to_unmap();
-        self.thin.release() + self.heap.release()
-    }
-
-    /// As [`Cache::release`], before null is the answer to a request: address space goes, too, that is worth no mapping of its own else.
-    pub(crate) fn release_in_need(&self) {
-        self.release();
-        if self.is_ready() {
-            self.thin.release_in_need();
-            self.heap.release_in_need();
-        }
+        release(&self.thin) + release(&self.heap)
     }
 }

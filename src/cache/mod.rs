@@ -7,6 +7,7 @@
 mod ahead;
 mod beside;
 mod careful;
+mod ceiling;
 mod count;
 mod counters;
 mod depth;
@@ -36,6 +37,7 @@ mod warm;
 #[cfg(any(test, zk_nalloc_proof))]
 pub(crate) mod tests;
 
+pub(crate) use ceiling::kept_for_all;
 pub(crate) use count::Snapshot;
 pub(crate) use counters::{SIZES, size_line};
 pub(crate) use fork::Hooks;
@@ -70,21 +72,6 @@ use untouched::Untouched;
 /// The most that one shard holds, in bytes, whatever the ceiling; where there is none, more while its thread has much in use
 /// (`refill`). A hot run that it takes from the heap may come on top, and what that has beyond its usual length.
 const SHARD_BYTES_MAX: usize = 12 << 20;
-
-/// All shards together hold at most this part of a ceiling, as a divisor.
-const STACKS_SHARE: usize = 2;
-
-/// How much of a ceiling one of `shards` may hold in its stacks and runs, in bytes.
-fn share_of(ceiling: usize, shards: usize) -> usize {
-    (ceiling / STACKS_SHARE / shards).min(SHARD_BYTES_MAX)
-}
-
-/// What a ceiling leaves to all threads, in bytes, beside what is set aside for each of `shards`, whether that holds it or not.
-pub(crate) fn kept_for_all(ceiling: usize, shards: usize) -> usize {
-    let share = share_of(ceiling, shards);
-    let hot = if hot::is_wanted(share) { hot::HOT_MAX } else { 0 };
-    ceiling - (share + hot) * shards
-}
 
 /// Shards per CPU that we may run on: a pool of as many threads as CPUs, and as many others.
 const SHARDS_PER_CPU: usize = 2;
@@ -348,22 +335,6 @@ impl<O: Os> Cache<O> {
         // Release: pairs with the acquire in `shards_now` and `shard`.
         self.home_of_shards().store(shards, Ordering::Release);
         Some(Started { first: true, tune_glibc: settings.tune_glibc, huge, traced })
-    }
-
-    /// Before the first request, and under the lock of `host`.
-    fn set_ceiling(&self, settings: &Settings, shards: usize, ram: usize) {
-        self.limits.lock(self.os()).start(settings.cache_bytes, ram);
-        if let Some(ceiling) = settings.cache_bytes {
-            // Relaxed, both: published by the release store of `shards`.
-            self.steady.shard_bytes_max.store(share_of(ceiling, shards), Ordering::Relaxed);
-            self.dirty_max.store(kept_for_all(ceiling, shards), Ordering::Relaxed);
-        }
-    }
-
-    /// The ceiling in force, in bytes, if there is one.
-    pub(crate) fn ceiling(&self) -> Option<usize> {
-        self.see_child_only();
-        self.limits.lock(self.os()).ceiling()
     }
 
     /// The kernel's page size in bytes.

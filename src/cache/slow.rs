@@ -7,7 +7,7 @@ use super::middling::is_middling;
 use super::untouched::Noted;
 use super::{Cache, Handed, count::add, counters, shard};
 use crate::geometry::{Block, Granules, SizeClass, is_long};
-use crate::heap::{End, Fit, Found, Run, Span, Unclean, Wish};
+use crate::heap::{End, Fit, Found, PageHeap, Run, Span, Unclean, Wish};
 use crate::os::{CHUNK, GRANULE, Os};
 use crate::sync::atomic::Ordering;
 use crate::zeroing::{CPUS_MIN, Faults, Kind, WORTH_A_LOOK, Way};
@@ -250,12 +250,9 @@ impl<O: Os> Cache<O> {
                 self.ask_library();
                 self.drain_to_unmap();
                 // What is open in either counts against the same limits.
+                let release = if retry + 1 < RETRIES { PageHeap::release } else { PageHeap::release_in_need };
                 for heap in [&self.thin, &self.heap] {
-                    if retry + 1 < RETRIES {
-                        heap.release();
-                    } else {
-                        heap.release_in_need();
-                    }
+                    release(heap);
                 }
             }
         }

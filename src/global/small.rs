@@ -78,7 +78,7 @@ impl<S: GlobalAlloc> NAlloc<S> {
     /// As for `alloc`.
     #[cold]
     pub(super) unsafe fn alloc_small_slow(&self, layout: Layout) -> *mut u8 {
-        ENGINE.release_in_need();
+        let _released = ENGINE.release_in_need();
         // SAFETY: as our caller promised.
         unsafe { self.small.alloc(layout) }
     }
@@ -89,7 +89,7 @@ impl<S: GlobalAlloc> NAlloc<S> {
     /// As for `alloc_zeroed`.
     #[cold]
     pub(super) unsafe fn alloc_zeroed_small_slow(&self, layout: Layout) -> *mut u8 {
-        ENGINE.release_in_need();
+        let _released = ENGINE.release_in_need();
         // SAFETY: as our caller promised.
         unsafe { self.small.alloc_zeroed(layout) }
     }
@@ -127,7 +127,7 @@ impl<S: GlobalAlloc> NAlloc<S> {
             return unsafe {
                 match self.small.realloc(p, layout, new.size()) {
                     refused if refused.is_null() => {
-                        ENGINE.release_in_need();
+                        let _released = ENGINE.release_in_need();
                         self.small.realloc(p, layout, new.size())
                     }
                     to => to,

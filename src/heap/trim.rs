@@ -31,15 +31,18 @@ impl Worth {
 impl<O: Os> PageHeap<O> {
     /// Gives everything that is free back to the kernel: pages, then address space. Gives the bytes purged.
     pub(crate) fn release(&self) -> usize {
-        let done = self.purge(usize::MAX, Unit::Pages);
-        self.trim();
-        done
+        self.release_to(Worth::USUAL)
     }
 
     /// As [`PageHeap::release`], whatever `fork` takes for it afterwards.
-    pub(crate) fn release_in_need(&self) {
-        self.purge(usize::MAX, Unit::Pages);
-        self.trim_to(Worth::NEEDED);
+    pub(crate) fn release_in_need(&self) -> usize {
+        self.release_to(Worth::NEEDED)
+    }
+
+    fn release_to(&self, worth: Worth) -> usize {
+        let done = self.purge(usize::MAX, Unit::Pages);
+        self.trim_to(worth);
+        done
     }
 
     /// Gives address space back that is free and untouched: what counts against a limit of the process or a commit

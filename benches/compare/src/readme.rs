@@ -195,6 +195,7 @@ fn results(own: &Path, about: &[String], records: &[Record]) -> String {
         "peak memory, MiB",
         "ratio",
         "page faults, warm",
+        "in the kernel",
         "first proof, ratio",
     ];
     let mut table = table(head.map(String::from));
@@ -208,11 +209,12 @@ fn results(own: &Path, about: &[String], records: &[Record]) -> String {
             format!("{} → {}", mib(theirs.peak_resident_bytes), mib(ours.peak_resident_bytes)),
             ratio(|summary| summary.peak_resident_bytes),
             format!("{:.0} → {:.0}", theirs.warm_faults, ours.warm_faults),
+            format!("{:.1} → {:.1} %", 1e2 * theirs.warm_kernel_share, 1e2 * ours.warm_kernel_share),
             first_proofs(records, statement, theirs.cold_seconds),
         ]);
     }
     format!(
-        "{table}\n\nMedians of the warm proofs, the highest peak, and the first proofs of a process from the fastest to the slowest, over \
+        "{table}\n\nMedians of the warm proofs (*in the kernel* of what all threads spend), the highest peak, and the first proofs of a process from the fastest to the slowest, over \
          the median under `System`; every proof is verified. {} threads, {}; huge pages for everybody in the rows with THP `always`. The machine is shared, so ratios count, not seconds; \
          first proofs depend on whose memory the host took back before. The engine is that of {commit}. In full: [BENCHMARKS.md](docs/BENCHMARKS.md#provers-under-system-and-under-nalloc), from {}.",
         records[0].threads,

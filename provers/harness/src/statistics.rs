@@ -18,6 +18,8 @@ pub struct Summary {
     pub warm_faults: f64,
     /// Kernel time of the median warm proof, all threads together.
     pub warm_kernel_seconds: f64,
+    /// Share of the kernel in the time that all threads spend, of the median warm proof.
+    pub warm_kernel_share: f64,
     /// Highest peak of any turn: memory is a promise to be kept every time.
     pub peak_resident_bytes: f64,
     /// Median over the turns, where the allocator counts hits.
@@ -39,6 +41,9 @@ impl Summary {
             warm_seconds_median: median(warm().map(|round| round.seconds)),
             warm_faults: median(warm().map(faults)),
             warm_kernel_seconds: median(warm().map(|round| round.kernel_seconds)),
+            warm_kernel_share: median(
+                warm().map(|round| round.kernel_seconds / (round.kernel_seconds + round.user_seconds)),
+            ),
             peak_resident_bytes: runs.iter().map(|run| run.end.peak_resident_bytes).max().unwrap_or(0) as f64,
             hit_rate: (!hits.is_empty()).then(|| median(hits.into_iter())),
         }
@@ -143,6 +148,7 @@ pub(crate) mod tests {
         assert_eq!(summary.warm_seconds_median, 2.5);
         assert_eq!(summary.warm_faults, 1_500.0);
         assert_eq!(summary.warm_kernel_seconds, 1.25);
+        assert!((summary.warm_kernel_share - 1.0 / 9.0).abs() < 1e-12, "{}", summary.warm_kernel_share);
         assert_eq!(summary.peak_resident_bytes, f64::from(300 << 20));
         assert_eq!(summary.hit_rate, Some(0.55));
         assert_eq!(Summary::of(&[&run("System", 0, &[1.0, 1.0], 1)]).hit_rate, None);

@@ -10,7 +10,7 @@ use super::model::{Live, Model};
 use super::ops::{Op, finish, one};
 use super::pattern::mix;
 use super::{fake, times};
-use crate::cache::STACKS_SHARE;
+use crate::cache::ceiling::STACKS_SHARE;
 use crate::config::{Config, Moves};
 use crate::heap::State;
 use crate::os::fake::errno;
